@@ -1,0 +1,139 @@
+"""A level -> integer expressions to work out, with exact answers.
+
+An expression is a random tree of operations; its value is computed on the tree with Python
+integers, never by evaluating text. Division is always exact and results stay small enough to write
+down. The levels: easy is one operation (within reach of a 135M-parameter LLM), hard is nine to
+twelve, nested.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from agon_env.tasks.procedural import Sketch, register_procedural
+from agon_env.tasks.registry import Task
+
+PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
+LARGEST_VALUE = 10**7
+"""No intermediate value is larger in size; trees that pass it are drawn again."""
+
+
+@dataclass(frozen=True)
+class ArithmeticLevel:
+    """How hard the expressions are."""
+
+    operations: tuple[int, int]
+    """Fewest and most operations of an expression."""
+    largest: int
+    """Operands of + and - are 1..largest."""
+    largest_factor: int = 12
+    """Factors and divisors are 2..largest_factor."""
+    operators: str = "+-*"
+
+    def __post_init__(self) -> None:
+        low, high = self.operations
+        if not 1 <= low <= high:
+            raise ValueError(f"operations must be 1 <= low <= high, got {self.operations}")
+        if self.largest < 1 or self.largest_factor < 2:
+            raise ValueError("largest must be >= 1 and largest_factor >= 2")
+        if not self.operators or set(self.operators) - set(PRECEDENCE):
+            raise ValueError(f"operators must be among '+-*/', got {self.operators!r}")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of an expression: its text, its value and what binds it together."""
+
+    text: str
+    value: int
+    operator: str = ""
+    """The outermost operator; "" for a number."""
+
+
+LEVELS = {
+    "easy": ArithmeticLevel(operations=(1, 1), largest=99, largest_factor=20),
+    "medium": ArithmeticLevel(operations=(3, 5), largest=99, largest_factor=12),
+    "hard": ArithmeticLevel(operations=(9, 12), largest=999, largest_factor=19, operators="+-*/"),
+}
+
+
+def draw_expression(rng: np.random.Generator, level: ArithmeticLevel) -> Node:
+    """A random expression of the level whose values all stay below `LARGEST_VALUE`."""
+    low, high = level.operations
+    while True:
+        node = _tree(rng, level, int(rng.integers(low, high + 1)))
+        if node is not None:
+            return node
+
+
+def _tree(rng: np.random.Generator, level: ArithmeticLevel, operations: int) -> Node | None:
+    """A tree with so many operations; None when a value grew too large or did not divide."""
+    if operations == 0:
+        value = int(rng.integers(1, level.largest + 1))
+        return Node(str(value), value)
+    operator = level.operators[int(rng.integers(len(level.operators)))]
+    if operator in "*/":
+        left = _factor(rng, level) if operations == 1 and operator == "*" else None
+        left = left or _tree(rng, level, operations - 1)
+        right = _factor(rng, level)
+    else:
+        split = int(rng.integers(operations))
+        left, right = _tree(rng, level, split), _tree(rng, level, operations - 1 - split)
+    if left is None or right is None:
+        return None
+    return _join(left, operator, right)
+
+
+def _factor(rng: np.random.Generator, level: ArithmeticLevel) -> Node:
+    value = int(rng.integers(2, level.largest_factor + 1))
+    return Node(str(value), value)
+
+
+def _join(left: Node, operator: str, right: Node) -> Node | None:
+    """`left operator right` with the brackets it needs; None when there is no small value."""
+    if operator == "/" and left.value % right.value:
+        # A dividend is made divisible by adding what is missing, which keeps the draw likely.
+        missing = right.value - left.value % right.value
+        left = Node(f"{left.text} + {missing}", left.value + missing, "+")
+    if operator == "/":
+        value = left.value // right.value
+    elif operator == "*":
+        value = left.value * right.value
+    else:
+        value = left.value + right.value if operator == "+" else left.value - right.value
+    if abs(value) > LARGEST_VALUE:
+        return None
+    text = f"{_bracketed(left, operator)} {operator} {_bracketed(right, operator, right=True)}"
+    return Node(text, value, operator)
+
+
+def _bracketed(node: Node, operator: str, *, right: bool = False) -> str:
+    """The text of an operand, in brackets where reading left to right would change its value."""
+    if not node.operator:
+        return node.text
+    mine, outer = PRECEDENCE[node.operator], PRECEDENCE[operator]
+    needs = mine < outer or (right and mine == outer and (operator in "-/" or node.operator == "/"))
+    return f"({node.text})" if needs else node.text
+
+
+def register_arithmetic(name: str, level: ArithmeticLevel, *, description: str = "") -> Task:
+    """Register arithmetic of a level of your own under a name."""
+
+    def draw(rng: np.random.Generator) -> Sketch:
+        node = draw_expression(rng, level)
+        steps = sum(node.text.count(f" {operator} ") for operator in PRECEDENCE)
+        topic = "arithmetic" if steps > 1 else f"arithmetic/{node.operator}"
+        return Sketch(f"What is {node.text}?", lambda: str(node.value), topic, float(steps))
+
+    return register_procedural(
+        name,
+        draw,
+        description=description
+        or f"{level.operations[0]}-{level.operations[1]} operations on integers",
+    )
+
+
+for _name, _level in LEVELS.items():
+    register_arithmetic(f"arithmetic-{_name}", _level)
