@@ -1,0 +1,199 @@
+"""The shell that the four views share: settings -> matches with verdicts and rewards.
+
+`Game` holds what stays the same over episodes: the problems, the reward, the verifier.
+`LiveMatch` is one match under way: the pure `Match` of `rules.py` plus the verdicts that are
+being made. The views add only their calling conventions, so the same texts earn the same rewards
+in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from os import PathLike
+from typing import Any, TypedDict
+
+from agon_env.dealer import Dealer
+from agon_env.judging import Judging, Verifier
+from agon_env.prompts import Template, template_for
+from agon_env.rewards import Play, Reward, RewardScheme, reward_scheme
+from agon_env.rules import Match
+from agon_env.types import (
+    AGENTS,
+    AgentID,
+    Episode,
+    Outcome,
+    Problem,
+    Reveal,
+    Seating,
+    Turn,
+    Verdict,
+)
+
+
+class Settings(TypedDict, total=False):
+    """Keywords of every env, beside the task, the seating and the render mode."""
+
+    split: str
+    """Of the task: "train" (default), "validation" or "test"."""
+    seed: int | None
+    """Of the shuffle of problems; None (default) draws one. `reset(seed=)` starts it anew."""
+    reward: str | RewardScheme | Reward
+    """"agon" (default), "cooperative", "margin", a scheme, or a function of a `Play`."""
+    reveal: Reveal
+    """What of a draft the solver sees: "summary" (default), "full" or "none"."""
+    problems: Iterable[Problem] | None
+    """Play these; a task beside them only lends its template."""
+    verifier: Verifier | None
+    """None (default): by `problem.verifier`, in the shared pool. A pool, or a function."""
+    template: Template | None
+    """Prompts and reading of replies; None (default): the task's, else by `problem.verifier`."""
+
+
+class LiveMatch:
+    """A match under way: the rules' state and the verdicts that are being made."""
+
+    def __init__(self, match: Match, judging: Judging, reward: Reward) -> None:
+        self.match = match
+        self._judging = judging
+        self._reward = reward
+        self._verdicts: dict[int, Future[Verdict]] = {}
+        self._episode: Episode | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Futures belong to this process; a copy asks again for the verdicts it needs.
+        return {**self.__dict__, "_verdicts": {}}
+
+    def play(self, agent: AgentID, reply: str) -> None:
+        """Make the agent's move; its reply goes to the verifier at once."""
+        self.match = self.match.play(agent, reply)
+        self._ask(len(self.match.turns) - 1)
+
+    def _ask(self, index: int) -> Future[Verdict]:
+        if index not in self._verdicts:
+            reply = self.match.turns[index].reply
+            self._verdicts[index] = self._judging.submit(self.match.problem, reply)
+        return self._verdicts[index]
+
+    def episode(self) -> Episode:
+        """The finished match with its verdicts and rewards; waits for the verifier.
+
+        Raises:
+            RuntimeError: The match is not over.
+        """
+        if not self.match.over:
+            raise RuntimeError(f"the match is not over: {self.match.actors()} have yet to reply")
+        if self._episode is None:
+            asked = [self._ask(index) for index in range(len(self.match.turns))]
+            verdicts = {
+                turn: future.result() for turn, future in zip(self.match.turns, asked, strict=True)
+            }
+            outcomes = tuple(self._outcome(turn, verdicts) for turn in self.match.turns)
+            self._episode = Episode(self.match.problem, self.match.turns, outcomes)
+        return self._episode
+
+    def _outcome(self, turn: Turn, verdicts: Mapping[Turn, Verdict]) -> Outcome:
+        rival_turn = self.match.against(turn)
+        assert rival_turn is not None, "every turn of a finished match has its counterpart"
+        play = Play(
+            problem=self.match.problem,
+            role=turn.role,
+            verdict=verdicts[turn],
+            rival_verdict=verdicts[rival_turn],
+            well_formed=self.match.template.read(self.match.problem, turn.reply).well_formed,
+            reply=turn.reply,
+            draft=turn.draft,
+            length=len(turn.reply),
+            rival_length=len(rival_turn.reply),
+        )
+        parts = self._reward(play)
+        return Outcome(
+            agent=turn.agent,
+            role=turn.role,
+            verdict=play.verdict,
+            rival_verdict=play.rival_verdict,
+            well_formed=play.well_formed,
+            reward=None if parts is None else sum(parts.values(), 0.0),
+            parts=parts or {},
+        )
+
+    def info(self, agent: AgentID) -> dict[str, Any]:
+        """What the views put into `infos[agent]`.
+
+        Always `problem_id`, `role` and `acts`, whether the env waits for this agent's reply. While
+        it does: `messages`, the chat messages to answer. After the end, of the agent's last turn:
+        `verdict`, `rival_verdict`, `reward_parts` and `scored`, whether the reward counts; and
+        `outcomes`, all of the agent's.
+        """
+        match = self.match
+        acts = agent in dict(match.actors())
+        info: dict[str, Any] = {
+            "problem_id": match.problem.id,
+            "role": match.role(agent),
+            "acts": acts,
+        }
+        if acts:
+            info["messages"] = match.template.messages(match.observe(agent))
+        if match.over:
+            outcomes = [outcome for outcome in self.episode().outcomes if outcome.agent == agent]
+            last = outcomes[-1]
+            info |= {
+                "verdict": last.verdict,
+                "rival_verdict": last.rival_verdict,
+                "reward_parts": dict(last.parts),
+                "scored": last.reward is not None,
+                "outcomes": tuple(outcomes),
+            }
+        return info
+
+
+class Game:
+    """What stays the same over episodes: problems, seats, reward, verifier, template."""
+
+    def __init__(
+        self,
+        task: str | PathLike[str] | None = None,
+        *,
+        seating: Seating,
+        split: str = "train",
+        seed: int | None = None,
+        reward: str | RewardScheme | Reward = "agon",
+        reveal: Reveal = "summary",
+        problems: Iterable[Problem] | None = None,
+        verifier: Verifier | None = None,
+        template: Template | None = None,
+    ) -> None:
+        """See `Settings`."""
+        if task is None and problems is None:
+            raise ValueError("name a task (see agon_env.tasks()) or pass problems=[Problem(...)]")
+        if task is not None:
+            from agon_env.tasks import find_task, load_problems
+
+            template = template or find_task(task).template
+            problems = load_problems(task, split=split) if problems is None else problems
+        assert problems is not None
+        self.dealer = Dealer(problems, seating=seating, seed=seed)
+        self._template = template
+        self._reveal: Reveal = reveal
+        self._reward = reward_scheme(reward)
+        self._judging = Judging(verifier)
+        # Refuses a bad `reveal` now rather than at the first reset.
+        Match(self.dealer.problems[0], AGENTS, template_for(self.dealer.problems[0]), reveal)
+
+    def deal(self, *, problem_id: str | None = None, seating: str | None = None) -> LiveMatch:
+        """Start the next match; see `Dealer` for what the arguments pin."""
+        problem = self.dealer.problem(problem_id)
+        match = Match(
+            problem=problem,
+            drafters=self.dealer.drafters(seating),
+            template=self._template or template_for(problem),
+            reveal=self._reveal,
+        )
+        return LiveMatch(match, self._judging, self._reward)
+
+    def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> LiveMatch:
+        """The next match as `reset(seed=, options=)` of an env asks for it."""
+        if seed is not None:
+            self.dealer.reseed(seed)
+        options = options or {}
+        return self.deal(problem_id=options.get("problem_id"), seating=options.get("seating"))
