@@ -17,6 +17,7 @@ Role = Literal["drafter", "solver"]
 Reveal = Literal["summary", "full", "none"]
 Seating = Literal["alternate", "fixed", "both"]
 
+ROLES: tuple[Role, Role] = ("drafter", "solver")
 AGENTS: tuple[AgentID, AgentID] = ("agent_0", "agent_1")
 
 Reason = Literal[

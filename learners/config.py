@@ -1,0 +1,119 @@
+"""Everything that defines a training run, as one frozen value that is logged as it is used."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+from learners.engines.records import Sampling
+from learners.grpo import GRPOConfig
+from learners.policy import LoRA
+
+Rotation = Literal["step", "both", "fixed"]
+
+
+@dataclass(frozen=True)
+class PairConfig:
+    """One run of `PairTrainer`."""
+
+    task: str = "arithmetic-easy"
+    """Task name or problem file (see `agon_env.load_problems`)."""
+    models: tuple[str, str] = ("smollm2-135m", "smollm2-135m")
+    """Model names of agent_0 and agent_1 (see `learners.models.load_model`)."""
+    lora: LoRA | None = None
+    """Train adapters (one frozen base when both names are equal); None: all weights."""
+    adapter_noise: float = 1e-3
+    """Std of the noise that agent_1's adapter starts from."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Of the weights."""
+    device: str = "auto"
+    """"auto": CUDA where there is one, else the CPU."""
+    reward: str = "agon"
+    """Reward scheme: agon, cooperative or margin."""
+    reveal: Literal["summary", "full", "none"] = "summary"
+    """What of a draft the solver sees."""
+    rotation: Rotation = "step"
+    """Who drafts: "step" agent_0 in even steps and agent_1 in odd ones (the paper), "both" each
+    agent in every step (2N rollouts per model and problem), "fixed" always agent_0."""
+    steps: int = 100
+    """Training steps."""
+    problems_per_step: int = 8
+    """Different problems in one step."""
+    samples: int = 8
+    """N: drafts per problem, each with one solution."""
+    train_problems: int | None = None
+    """Use this many training problems; None: the task's default."""
+    sampling: Sampling = field(default_factory=Sampling)
+    """How both agents sample, in training and in evaluation."""
+    grpo: GRPOConfig = field(default_factory=GRPOConfig)
+    """The update of both agents."""
+    eval_every: int = 20
+    """Steps between evaluations on validation problems; 0: only before and after."""
+    validation_problems: int = 128
+    """Problems of an evaluation in the loop; they choose the cascade's direction."""
+    test_problems: int = 256
+    """Problems of the evaluations before and after training."""
+    checkpoint_every: int = 20
+    """Steps between checkpoints; 0: only at the end."""
+    keep_checkpoints: int = 2
+    """Older ones are removed."""
+    transcripts_per_step: int = 2
+    """Episodes of each step that are stored to be read."""
+    seed: int = 0
+    """Seeds problems, sampling and adapters."""
+
+    def __post_init__(self) -> None:
+        if self.samples < 2:
+            raise ValueError(
+                f"samples (N) must be at least 2, got {self.samples}: GRPO compares the "
+                "completions of one problem with each other"
+            )
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.train_problems is not None and self.train_problems < 1:
+            raise ValueError(f"train_problems must be at least 1, got {self.train_problems}")
+        if self.rotation not in get_args(Rotation):
+            raise ValueError(f"rotation must be step, both or fixed, got {self.rotation!r}")
+        if not self.sampling.temperature > 0:
+            raise ValueError("training needs sampling.temperature above 0, got 0 (greedy)")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PairConfig:
+        """Read what `to_dict` returned; an unknown key is an error."""
+        return _build(cls, data)
+
+
+_LEAST = {
+    "steps": 0,
+    "problems_per_step": 1,
+    "eval_every": 0,
+    "validation_problems": 1,
+    "test_problems": 1,
+    "checkpoint_every": 0,
+    "keep_checkpoints": 1,
+    "transcripts_per_step": 0,
+}
+
+
+def _build(kind: Any, value: Any) -> Any:
+    """Plain values -> the annotated type: nested dataclasses, optional ones, tuples."""
+    if value is None:
+        return None
+    options = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    for option in options:
+        if is_dataclass(option) and isinstance(value, Mapping):
+            known = {f.name for f in fields(option)}
+            if unknown := sorted(set(value) - known):
+                name = getattr(option, "__name__", option)
+                raise ValueError(f"unknown keys {unknown} for {name}; it has {sorted(known)}")
+            hints = get_type_hints(option)
+            built = {key: _build(hints[key], part) for key, part in value.items()}
+            return cast(Any, option)(**built)
+    return tuple(value) if isinstance(value, list) else value

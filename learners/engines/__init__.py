@@ -1,0 +1,6 @@
+"""Generation: prompts in, sampled ids with their log-probs out, the same for every engine."""
+
+from learners.engines.hf import HFEngine
+from learners.engines.records import Completion, Engine, Sampling
+
+__all__ = ["Completion", "Engine", "HFEngine", "Sampling"]

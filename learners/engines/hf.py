@@ -1,0 +1,213 @@
+"""The embedded engine: batched sampling with a KV cache on the training model itself.
+
+Prompts that are equal are prefilled once and their cache expanded; finished rows leave the batch.
+Each request draws its own uniform numbers, so a sample does not depend on its batch (up to the
+rounding of the forward pass). Weights need no syncing: the engine runs the policy's own module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from learners.engines.records import Completion, Sampling
+from learners.policy import Policy
+
+
+@dataclass(frozen=True)
+class HFEngine:
+    """Sample with `transformers` forward passes."""
+
+    max_rows: int = 256
+    """Most sequences decoded at once."""
+    max_tokens: int = 131_072
+    """Most cached tokens at once: rows times (prompt + completion) length."""
+
+    @torch.inference_mode()
+    def generate(
+        self, policy: Policy, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int
+    ) -> list[Completion]:
+        """Sample one completion per prompt.
+
+        Args:
+            policy: Whose model, adapter, stop ids and pad id to use.
+            prompts: Token ids per request; none may be empty.
+            sampling: Length, temperature and filters.
+            seed: Request i draws from the stream (seed, i).
+
+        Returns:
+            One `Completion` per prompt, in order.
+        """
+        if any(len(prompt) == 0 for prompt in prompts):
+            raise ValueError("every prompt must have at least one token, got an empty one")
+        if not prompts:
+            return []
+        uniforms = _uniforms(len(prompts), sampling.max_new_tokens, seed)
+        completions: dict[int, Completion] = {}
+        with policy.using() as model:
+            was_training = model.training
+            model.eval()
+            for rows in self._batches(prompts, sampling.max_new_tokens):
+                ids = [prompts[row] for row in rows]
+                decoder = _Decoder(policy, ids, uniforms[rows], sampling)
+                for row, completion in zip(rows, decoder.run(), strict=True):
+                    completions[row] = completion
+            model.train(was_training)
+        return [completions[row] for row in range(len(prompts))]
+
+    def _batches(self, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[list[int]]:
+        """Row indices sorted by length, so that equal prompts meet and padding is short."""
+        order = sorted(
+            range(len(prompts)), key=lambda row: (len(prompts[row]), tuple(prompts[row]))
+        )
+        batches: list[list[int]] = []
+        for row in order:  # ascending lengths: the newest row is the longest of its batch
+            length = len(prompts[row]) + max_new_tokens
+            full = batches and (
+                len(batches[-1]) >= self.max_rows
+                or (len(batches[-1]) + 1) * length > self.max_tokens
+            )
+            if not batches or full:
+                batches.append([])
+            batches[-1].append(row)
+        return batches
+
+
+class _Decoder:
+    """The decode loop of one batch. B rows are alive; each knows its request."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        prompts: list[Sequence[int]],
+        uniforms: np.ndarray,
+        sampling: Sampling,
+    ) -> None:
+        self.model, self.sampling = policy.model, sampling
+        self.device = policy.device
+        self.stop = torch.tensor(policy.stop_ids, device=self.device)
+        self.uniforms = torch.from_numpy(uniforms).to(self.device)  # (R, T)
+        self.prompts, self.pad_id = prompts, policy.pad_id
+        self.ids: list[list[int]] = [[] for _ in prompts]
+        self.logprobs: list[list[float]] = [[] for _ in prompts]
+        self.finished = [False] * len(prompts)
+
+    def run(self) -> list[Completion]:
+        """Decode every row to its stop id or to the length limit."""
+        logits, cache, mask, positions = self._prefill()
+        alive = torch.arange(len(self.prompts), device=self.device)  # (B,) request of each row
+        for step in range(self.sampling.max_new_tokens):
+            uniforms = self.uniforms[alive, step]
+            tokens, logprobs = sample_tokens(logits, uniforms, self.sampling)  # (B,)
+            stopped = torch.isin(tokens, self.stop)
+            self._record(alive, tokens, logprobs, stopped)
+            if step + 1 == self.sampling.max_new_tokens or bool(stopped.all()):
+                break
+            if int(stopped.sum()) * 4 >= len(alive):  # worth a copy of the cache
+                keep = (~stopped).nonzero().squeeze(1)
+                cache.reorder_cache(keep)  # pyright: ignore[reportArgumentType]
+                alive, tokens, mask = alive[keep], tokens[keep], mask[keep]
+                positions = positions[keep]
+            mask = torch.cat([mask, mask.new_ones(len(alive), 1)], dim=1)  # (B, P + step + 1)
+            positions = positions + 1
+            logits = self._forward(tokens[:, None], mask, positions, cache)
+        return [
+            Completion(tuple(ids), tuple(logprobs), finished)
+            for ids, logprobs, finished in zip(self.ids, self.logprobs, self.finished, strict=True)
+        ]
+
+    def _record(self, alive: Tensor, tokens: Tensor, logprobs: Tensor, stopped: Tensor) -> None:
+        rows = zip(
+            alive.tolist(), tokens.tolist(), logprobs.tolist(), stopped.tolist(), strict=True
+        )
+        for request, token, logprob, stop in rows:
+            if self.finished[request]:  # still in the batch, waiting for the next compaction
+                continue
+            self.ids[request].append(token)
+            self.logprobs[request].append(logprob)
+            self.finished[request] = stop
+
+    def _prefill(self) -> tuple[Tensor, DynamicCache, Tensor, Tensor]:
+        """Run each distinct prompt once, left-padded, and expand to one row per request."""
+        distinct = list(dict.fromkeys(tuple(prompt) for prompt in self.prompts))
+        width = max(len(prompt) for prompt in distinct)
+        ids = torch.full((len(distinct), width), self.pad_id, dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, prompt in enumerate(distinct):
+            ids[row, width - len(prompt) :] = torch.tensor(prompt)
+            mask[row, width - len(prompt) :] = 1
+        ids, mask = ids.to(self.device), mask.to(self.device)
+        positions = (mask.cumsum(1) - 1).clamp(min=0)  # (U, P): pitfall 5
+        cache = DynamicCache(config=self.model.config)
+        logits = self._forward(ids, mask, positions, cache)  # (U, V)
+        index = {prompt: row for row, prompt in enumerate(distinct)}
+        expand = torch.tensor([index[tuple(p)] for p in self.prompts], device=self.device)
+        if len(distinct) < len(self.prompts):
+            cache.reorder_cache(expand)  # pyright: ignore[reportArgumentType]
+        return logits[expand], cache, mask[expand], positions[expand, -1:]
+
+    def _forward(self, ids: Tensor, mask: Tensor, positions: Tensor, cache: DynamicCache) -> Tensor:
+        """Logits of the last position, (B, V) float32."""
+        output = self.model(
+            input_ids=ids,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        return output.logits[:, -1].float()
+
+
+def sample_tokens(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """Draw one token per row by inverting the distribution function at a given uniform number.
+
+    Args:
+        logits: (B, V) float32.
+        uniforms: (B,) in [0, 1); one number decides one token.
+        sampling: Temperature and filters.
+
+    Returns:
+        Tokens (B,) and their log-probs (B,) under softmax(logits / temperature), unfiltered; for
+        greedy sampling under softmax(logits).
+    """
+    if sampling.temperature == 0:
+        tokens = logits.argmax(-1)
+        return tokens, logits.log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)
+    logprobs = (logits / sampling.temperature).log_softmax(-1)  # (B, V)
+    if sampling.top_p < 1 or sampling.top_k > 0:
+        tokens = _sample_filtered(logprobs, uniforms, sampling)
+    else:
+        tokens = _invert(logprobs.exp(), uniforms)
+    return tokens, logprobs.gather(1, tokens[:, None]).squeeze(1)
+
+
+def _sample_filtered(logprobs: Tensor, uniforms: Tensor, sampling: Sampling) -> Tensor:
+    """Sample among the tokens that top-k and top-p keep. (B, V), (B,) -> (B,)."""
+    probs, order = logprobs.exp().sort(dim=-1, descending=True, stable=True)
+    before = probs.cumsum(-1) - probs  # probability of all more likely tokens
+    keep = before < sampling.top_p  # the most likely token is always kept
+    if sampling.top_k > 0:
+        keep[:, sampling.top_k :] = False
+    choice = _invert(probs * keep, uniforms)
+    return order.gather(1, choice[:, None]).squeeze(1)
+
+
+def _invert(weights: Tensor, uniforms: Tensor) -> Tensor:
+    """First index whose cumulated share exceeds the uniform number; never one of weight zero."""
+    cumulated = weights.double().cumsum(-1)  # (B, V)
+    target = uniforms.double()[:, None] * cumulated[:, -1:]
+    index = torch.searchsorted(cumulated, target, right=True).squeeze(1)
+    last = (weights > 0).long().cumsum(-1).argmax(-1)  # last index with weight
+    return torch.minimum(index, last)
+
+
+def _uniforms(requests: int, length: int, seed: int) -> np.ndarray:
+    """(R, T) float64 in [0, 1): row i is the stream of request i, whatever the batch."""
+    children = np.random.SeedSequence(seed).spawn(requests)
+    return np.stack([np.random.Generator(np.random.Philox(c)).random(length) for c in children])

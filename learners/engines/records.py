@@ -1,0 +1,56 @@
+"""What every engine takes and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from learners.policy import Policy
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How to sample a completion."""
+
+    max_new_tokens: int = 512
+    """Longest completion, stop token included."""
+    temperature: float = 1.0
+    """Divides the logits; 0 is greedy. The training log-probs use the same one (pitfall 10)."""
+    top_p: float = 1.0
+    """Keep the most likely tokens whose probabilities reach this sum; 1 keeps all."""
+    top_k: int = 0
+    """Keep this many most likely tokens; 0 keeps all."""
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens must be at least 1, got {self.max_new_tokens}")
+        if not self.temperature >= 0:
+            raise ValueError(f"temperature must be 0 (greedy) or positive, got {self.temperature}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be in (0, 1], got {self.top_p}")
+        if self.top_k < 0:
+            raise ValueError(f"top_k must be 0 (off) or positive, got {self.top_k}")
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One sampled completion, exactly as it was sampled (pitfalls 1, 7, 53)."""
+
+    ids: tuple[int, ...]
+    """Sampled ids, the stop token included when one was sampled."""
+    logprobs: tuple[float, ...]
+    """Log-prob of each id under the temperature-scaled distribution before top-p and top-k, so
+    that it is comparable with the trainer's (pitfall 11). For greedy: at temperature 1."""
+    finished: bool
+    """True when a stop id was sampled; False when the length limit cut the completion."""
+
+
+class Engine(Protocol):
+    """Anything that samples completions from a policy's current weights."""
+
+    def generate(
+        self, policy: Policy, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int
+    ) -> list[Completion]:
+        """Sample one completion per prompt; request i uses the random stream (seed, i)."""
+        ...

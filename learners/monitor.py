@@ -1,0 +1,170 @@
+"""Metrics of a run -> what a person sees while it trains. Nothing here changes the run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from transformers.utils import logging as transformers_logging
+
+from learners.evaluate import Evaluation
+
+_COLUMNS = (
+    ("step", "step", "{:.0f}"),
+    ("drafts right", "drafter/solve_rate", "{:.3f}"),
+    ("solutions right", "solver/solve_rate", "{:.3f}"),
+    ("conversion", "solver/conversion", "{:.3f}"),
+    ("well-formed", "well_formed", "{:.2f}"),
+    ("tokens", "tokens_per_reply", "{:.0f}"),
+    ("entropy 0/1", ("agent_0/entropy", "agent_1/entropy"), "{:.2f}"),
+    ("grad norm 0/1", ("agent_0/grad_norm", "agent_1/grad_norm"), "{:.2f}"),
+    ("s/step", "seconds/step", "{:.2f}"),
+)
+_ROWS = 8
+
+
+class Monitor:
+    """A progress bar and a live table on a terminal; one line per report elsewhere."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console()
+        self._recent: deque[Mapping[str, float]] = deque(maxlen=_ROWS)
+        self._progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=self.console,
+        )
+        self._live = Live(console=self.console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> Monitor:
+        transformers_logging.disable_progress_bar()  # the live display owns the terminal
+        if self.console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        transformers_logging.enable_progress_bar()
+        if self.console.is_terminal:
+            self._live.stop()
+
+    def stage(self, name: str, total: int) -> Callable[[int, int], None]:
+        """Start a progress bar; call the result with (done, total)."""
+        for task in self._progress.tasks:
+            self._progress.remove_task(task.id)
+        task_id = self._progress.add_task(name, total=total)
+        if not self.console.is_terminal:
+            self.console.print(f"{name} ({total})")
+
+        def advance(done: int, total: int) -> None:
+            self._progress.update(task_id, completed=done, total=total)
+            self._refresh()
+
+        return advance
+
+    def step(self, metrics: Mapping[str, float]) -> None:
+        """Show the metrics of one training step."""
+        self._recent.append(metrics)
+        if self.console.is_terminal:
+            self._refresh()
+        else:
+            cells = (f"{name} {_cell(metrics, key, form)}" for name, key, form in _COLUMNS)
+            self.console.print("  ".join(cells), highlight=False, soft_wrap=True)
+
+    def evaluation(self, step: int, split: str, evaluation: Evaluation) -> None:
+        """Show one line per evaluation; stays on the screen."""
+        alone = "  ".join(f"{a} {s.correct}" for a, s in evaluation.alone.items())
+        both = "  ".join(
+            f"{c.drafter}>{c.solver} {c.solution.correct}" for c in evaluation.cascades
+        )
+        self.console.print(
+            f"step {step} {split} pass@1 %: {alone}  {both}", highlight=False, soft_wrap=True
+        )
+
+    def note(self, text: str) -> None:
+        """Show one line; stays on the screen."""
+        self.console.print(text, highlight=False, soft_wrap=True)
+
+    def _refresh(self) -> None:
+        if not self.console.is_terminal:
+            return
+        table = Table(title="training", title_justify="left")
+        for name, _, _ in _COLUMNS:
+            table.add_column(name, justify="right")
+        for metrics in self._recent:
+            table.add_row(*(_cell(metrics, key, form) for _, key, form in _COLUMNS))
+        self._live.update(Group(table, self._progress) if self._recent else self._progress)
+
+
+def _cell(metrics: Mapping[str, float], key: str | tuple[str, ...], form: str) -> str:
+    keys = (key,) if isinstance(key, str) else key
+    return "/".join(form.format(metrics[k]) if k in metrics else "-" for k in keys)
+
+
+def evaluation_table(before: Evaluation, after: Evaluation, drafter: str, task: str) -> Table:
+    """The table of a finished run.
+
+    Args:
+        before: The untrained pair on the test problems.
+        after: The trained pair on the same problems.
+        drafter: Who drafts in the direction that validation chose.
+        task: For the title.
+    """
+    table = Table(
+        title=f"{task}: pass@1 on {after.problems} held-out problems, % with 95% interval",
+        title_justify="left",
+    )
+    for name in ("method", "untrained", "trained", "conversion", "corruption", "well-formed"):
+        table.add_column(name, justify="left" if name == "method" else "right")
+    table.add_column("tokens", justify="right")
+    for agent, stage in after.alone.items():
+        table.add_row(
+            f"{agent} alone",
+            str(before.alone[agent].correct),
+            str(stage.correct),
+            "",
+            "",
+            f"{100 * stage.well_formed.value:.0f}%",
+            f"{stage.tokens:.0f}",
+        )
+    for cascade in after.cascades:
+        untrained = before.cascade(cascade.drafter)
+        chosen = " (chosen on validation)" if cascade.drafter == drafter else ""
+        table.add_row(
+            f"{cascade.drafter} drafts, {cascade.solver} solves{chosen}",
+            str(untrained.solution.correct),
+            str(cascade.solution.correct),
+            str(cascade.conversion),
+            str(cascade.corruption),
+            f"{100 * cascade.solution.well_formed.value:.0f}%",
+            f"{cascade.tokens:.0f}",
+            style="bold" if chosen else None,
+        )
+    unscored = sum(stage.unscored for stage in after.alone.values())
+    cut = max(stage.unfinished.value for stage in after.alone.values())
+    table.caption = (
+        f"conversion: P(right | draft wrong), corruption: P(wrong | draft right), trained; tokens: "
+        f"sampled per problem, both stages; cut by the length limit: at most {100 * cut:.1f}%; "
+        f"unscored: {unscored}"
+    )
+    return table

@@ -1,0 +1,108 @@
+"""Optimizer and schedule of one policy. The rate is a pure function of the number of updates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """AdamW with a warm-up and a decay."""
+
+    learning_rate: float = 5e-5
+    """Peak learning rate (paper: 5e-5 for LoRA rank 16)."""
+    schedule: Literal["linear", "cosine", "constant_with_warmup"] = "linear"
+    """Shape after the warm-up."""
+    warmup_ratio: float = 0.1
+    """Share of all updates over which the rate rises from 0."""
+    weight_decay: float = 0.0
+    """Decoupled weight decay."""
+    beta1: float = 0.9
+    """Adam's first decay."""
+    beta2: float = 0.999
+    """Adam's second decay."""
+    max_grad_norm: float = 1.0
+    """Gradients are scaled down to this global norm."""
+
+    def __post_init__(self) -> None:
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
+        if not 0 <= self.warmup_ratio <= 1:
+            raise ValueError(f"warmup_ratio must be in [0, 1], got {self.warmup_ratio}")
+
+
+class Optim:
+    """AdamW, its schedule and gradient clipping over a fixed set of parameters."""
+
+    def __init__(
+        self, parameters: Iterable[nn.Parameter], config: OptimConfig, total_updates: int
+    ) -> None:
+        self.parameters = list(parameters)
+        self.config = config
+        self.adamw = torch.optim.AdamW(
+            self.parameters,
+            lr=config.learning_rate,
+            betas=(config.beta1, config.beta2),
+            weight_decay=config.weight_decay,
+        )
+        self.total_updates = total_updates
+        self.updates = 0
+
+    @property
+    def learning_rate(self) -> float:
+        """Rate of the next update."""
+        return learning_rate(self.config, self.updates, self.total_updates)
+
+    def step(self) -> float:
+        """Clip, update, clear gradients, advance the schedule; returns the norm before clipping.
+
+        Raises:
+            FloatingPointError: The gradient is not finite (pitfall 39); nothing was updated.
+        """
+        norm = nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm).item()
+        if not math.isfinite(norm):
+            raise FloatingPointError(f"the gradient norm must be finite, got {norm}")
+        for group in self.adamw.param_groups:
+            group["lr"] = self.learning_rate
+        self.adamw.step()
+        self.adamw.zero_grad(set_to_none=True)
+        self.skip()
+        return norm
+
+    def skip(self) -> None:
+        """Advance the schedule without an update: the rate depends on the step alone."""
+        self.updates += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the optimizer and the schedule's position."""
+        return {"adamw": self.adamw.state_dict(), "updates": self.updates}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        self.adamw.load_state_dict(state["adamw"])
+        self.updates = state["updates"]
+
+
+def learning_rate(config: OptimConfig, update: int, total_updates: int) -> float:
+    """Rate of one update: a linear warm-up, then the schedule down to 0 at `total_updates`.
+
+    Args:
+        config: Peak rate, shape and warm-up share.
+        update: Updates done before this one; the first gets a rate above 0.
+        total_updates: Updates of the whole run.
+    """
+    warmup = round(config.warmup_ratio * total_updates)
+    if update < warmup:
+        return config.learning_rate * (update + 1) / (warmup + 1)
+    progress = (update - warmup) / max(total_updates - warmup, 1)
+    if config.schedule == "constant_with_warmup":
+        return config.learning_rate
+    if config.schedule == "linear":
+        return config.learning_rate * max(0.0, 1.0 - progress)
+    return config.learning_rate * 0.5 * (1.0 + math.cos(math.pi * min(progress, 1.0)))

@@ -1,0 +1,113 @@
+"""A batch of problems and two policies -> finished episodes and the trajectories behind them.
+
+Played through the same vector env that anyone can use, so training sees exactly the prompts and
+rewards of the game. Text crosses between the policies; token ids never do (pitfall 42).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agon_env.types import AGENTS, AgentID, Episode, Role
+from agon_env.vector import vector_env
+from learners.engines import Completion, Engine, Sampling
+from learners.policy import Policy, Prompt
+from learners.seeds import stream_seed
+from learners.trajectory import Trajectory
+
+
+@dataclass(frozen=True)
+class Player:
+    """Who plays a seat: a policy, the engine that samples from it, and how."""
+
+    policy: Policy
+    engine: Engine
+    sampling: Sampling
+
+    def reply(
+        self, messages: Sequence[Sequence[Mapping[str, str]]], seed: int
+    ) -> list[tuple[Prompt, Completion, str]]:
+        """One reply per chat: its prompt, the sampled ids and the text."""
+        prompts = [self.policy.encode(chat) for chat in messages]
+        completions = self.engine.generate(
+            self.policy, [prompt.ids for prompt in prompts], self.sampling, seed
+        )
+        return [
+            (prompt, completion, self.policy.decode(completion.ids, prompt))
+            for prompt, completion in zip(prompts, completions, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """Finished episodes and what each agent sampled in them."""
+
+    episodes: tuple[Episode, ...]
+    trajectories: tuple[Trajectory, ...]
+    """One per turn, in the order of `episodes` and of their turns."""
+
+    def of(self, agent: AgentID, role: Role | None = None) -> list[Trajectory]:
+        """The trajectories of one agent, in one role or in both."""
+        return [t for t in self.trajectories if t.agent == agent and role in (None, t.role)]
+
+
+def play(
+    env: vector_env,
+    players: Mapping[AgentID, Player],
+    problem_ids: Sequence[str],
+    *,
+    seating: str,
+    step: int,
+    seed: int,
+) -> Rollout:
+    """Play one match per problem id (repeat an id to get a group) and collect everything sampled.
+
+    Args:
+        env: Batched env that knows the problems.
+        players: Who plays agent_0 and agent_1.
+        problem_ids: One per match.
+        seating: "both", or the agent that drafts.
+        step: Training step, part of the group keys.
+        seed: Seeds the sampling of this rollout; each (round, agent) has its own stream.
+    """
+    _, infos = env.reset(options={"problem_id": list(problem_ids), "seating": seating})
+    sampled: dict[tuple[int, AgentID, Role], tuple[Prompt, Completion]] = {}
+    for number in range(2):  # drafts, then solutions
+        actions: dict[AgentID, list[str | None]] = {}
+        for index, agent in enumerate(AGENTS):
+            rows = [i for i, info in enumerate(infos[agent]) if info["acts"]]
+            chats = [infos[agent][i]["messages"] for i in rows]
+            stream = stream_seed(seed, number, index)
+            replies = players[agent].reply(chats, stream) if rows else []
+            actions[agent] = [None] * len(problem_ids)
+            for i, (prompt, completion, text) in zip(rows, replies, strict=True):
+                actions[agent][i] = text
+                sampled[i, agent, infos[agent][i]["role"]] = (prompt, completion)
+        _, _, _, _, infos = env.step(actions)
+    episodes = tuple(env.episodes)
+    return Rollout(episodes, tuple(_trajectories(episodes, sampled, step)))
+
+
+def _trajectories(
+    episodes: Sequence[Episode],
+    sampled: Mapping[tuple[int, AgentID, Role], tuple[Prompt, Completion]],
+    step: int,
+) -> list[Trajectory]:
+    result = []
+    for i, episode in enumerate(episodes):
+        for turn, outcome in zip(episode.turns, episode.outcomes, strict=True):
+            prompt, completion = sampled[i, turn.agent, turn.role]
+            result.append(
+                Trajectory(
+                    agent=turn.agent,
+                    role=turn.role,
+                    group=(step, episode.problem.id, turn.agent, turn.role),
+                    prompt_ids=prompt.ids,
+                    completion_ids=completion.ids,
+                    logprobs=completion.logprobs,
+                    finished=completion.finished,
+                    reward=outcome.reward,
+                )
+            )
+    return result

@@ -1,0 +1,194 @@
+"""A folder on disk that holds one run: config, metrics, evaluations, transcripts, checkpoints.
+
+Lines are appended and flushed as they come; a checkpoint appears by one rename, so a run that is
+killed at any moment finds a complete state here (pitfall 66).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+CONFIG, METRICS, EVALUATIONS, EPISODES = (
+    "config.json",
+    "metrics.jsonl",
+    "evaluations.jsonl",
+    "episodes.jsonl",
+)
+_STEP = re.compile(r"step_(\d{8})")
+
+
+class RunFolder:
+    """Reads and writes one run's folder."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._lock: IO[str] | None = None
+
+    def create(self, config: Mapping[str, Any]) -> None:
+        """Make the folder for a new run.
+
+        Raises:
+            FileExistsError: There is a run in it already.
+        """
+        if (self.path / CONFIG).exists():
+            raise FileExistsError(
+                f"{self.path} already holds a run; continue it with --resume or name another folder"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.lock()
+        _write_atomically(self.path / CONFIG, json.dumps(config, indent=2) + "\n")
+
+    def lock(self) -> None:
+        """Keep other processes from training into this folder; released when the process ends.
+
+        Raises:
+            BlockingIOError: Another process has it.
+        """
+        self._lock = open(self.path / ".lock", "w")  # noqa: SIM115 (held until the process ends)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise BlockingIOError(
+                f"another process is training into {self.path}; wait for it or stop it"
+            ) from error
+
+    def config(self) -> dict[str, Any]:
+        """The run's config.
+
+        Raises:
+            FileNotFoundError: The folder holds no run.
+        """
+        file = self.path / CONFIG
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"{self.path} is not a run folder (no {CONFIG}); name a folder that "
+                "examples/train_pair.py wrote"
+            )
+        return json.loads(file.read_text())
+
+    def append(self, name: str, line: Mapping[str, Any]) -> None:
+        """Add one JSON line to a file and flush it."""
+        with open(self.path / name, "a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        """All complete JSON lines of a file; a last line cut by a kill is left out."""
+        file = self.path / name
+        if not file.exists():
+            return []
+        text = file.read_text()
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
+
+    def rewind(self, step: int) -> None:
+        """Drop the lines of steps after `step`: they will be written again."""
+        for name in (METRICS, EVALUATIONS, EPISODES):
+            if (self.path / name).exists():
+                kept = [json.dumps(line) for line in self.lines(name) if _step(line) <= step]
+                _write_atomically(self.path / name, "".join(line + "\n" for line in kept))
+
+    def save_checkpoint(self, step: int, write: Callable[[Path], None], keep: int) -> Path:
+        """Let `write` fill a temporary folder, hash it, and rename it into place.
+
+        Args:
+            step: Training steps done.
+            write: Writes the state into the folder it is given.
+            keep: Newest checkpoints to keep.
+        """
+        root = self.path / "checkpoints"
+        root.mkdir(exist_ok=True)
+        for leftover in root.glob(".writing_*"):
+            shutil.rmtree(leftover)
+        temporary, final = root / f".writing_{step:08d}", root / f"step_{step:08d}"
+        temporary.mkdir()
+        write(temporary)
+        manifest = {str(p.relative_to(temporary)): _sha256(p) for p in _files(temporary)}
+        (temporary / "manifest.json").write_text(json.dumps(manifest, indent=2))
+        for file in _files(temporary):
+            _sync(file)
+        if final.exists():
+            shutil.rmtree(final)
+        temporary.rename(final)
+        _sync(root)
+        for old in self.checkpoints()[:-keep]:
+            shutil.rmtree(old)
+        return final
+
+    def checkpoints(self) -> list[Path]:
+        """Complete checkpoints, oldest first."""
+        found = (self.path / "checkpoints").glob("step_*")
+        return sorted(path for path in found if _STEP.fullmatch(path.name))
+
+    def latest_checkpoint(self) -> Path | None:
+        """The newest checkpoint with its files checked against their hashes; None without any.
+
+        Raises:
+            ValueError: A file is missing or not what was written.
+        """
+        found = self.checkpoints()
+        if not found:
+            return None
+        manifest = json.loads((found[-1] / "manifest.json").read_text())
+        for name, digest in manifest.items():
+            file = found[-1] / name
+            if not file.is_file() or _sha256(file) != digest:
+                raise ValueError(
+                    f"checkpoint file {file} is missing or damaged; remove the folder "
+                    f"{found[-1]} to fall back to the one before"
+                )
+        return found[-1]
+
+
+def step_of(checkpoint: Path) -> int:
+    """Training steps done at a checkpoint, from its name."""
+    match = _STEP.fullmatch(checkpoint.name)
+    if match is None:
+        raise ValueError(f"{checkpoint} is not named like a checkpoint (step_00000000)")
+    return int(match[1])
+
+
+def save_tensors(state: Mapping[str, Any], file: Path) -> None:
+    """Write optimizer and generator states."""
+    torch.save(dict(state), file)
+
+
+def load_tensors(file: Path) -> dict[str, Any]:
+    """Read what `save_tensors` wrote; no code in the file is run."""
+    return torch.load(file, map_location="cpu", weights_only=True)
+
+
+def _step(line: Mapping[str, Any]) -> int:
+    """Step of a line; stored episodes keep it beside the record."""
+    return line["step"] if "step" in line else line["extra"]["step"]
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _sha256(file: Path) -> str:
+    with open(file, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _write_atomically(file: Path, text: str) -> None:
+    temporary = file.with_name(f".{file.name}.writing")
+    temporary.write_text(text)
+    temporary.replace(file)
