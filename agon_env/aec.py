@@ -61,7 +61,7 @@ class raw_env(AECEnv[AgentID, dict[str, str], str | None]):
         self._observation_spaces = {agent: observation_space() for agent in AGENTS}
         self._action_spaces = {agent: action_space() for agent in AGENTS}
 
-    def observation_space(self, agent: AgentID) -> spaces.Dict:
+    def observation_space(self, agent: AgentID) -> spaces.Space[dict[str, str]]:
         """Dict of texts: role, problem, draft."""
         return self._observation_spaces[agent]
 

@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 from agon_env.dealer import Dealer
 from agon_env.judging import Judging, Verifier
 from agon_env.prompts import Template, template_for
-from agon_env.rewards import Play, Reward, RewardScheme, reward_scheme
+from agon_env.rewards import Play, Reward, RewardFunction, RewardScheme, reward_scheme
 from agon_env.rules import Match
 from agon_env.types import (
     AGENTS,
@@ -38,7 +38,7 @@ class Settings(TypedDict, total=False):
     """Of the task: "train" (default), "validation" or "test"."""
     seed: int | None
     """Of the shuffle of problems; None (default) draws one. `reset(seed=)` starts it anew."""
-    reward: str | RewardScheme | Reward
+    reward: str | RewardScheme | RewardFunction
     """"agon" (default), "cooperative", "margin", a scheme, or a function of a `Play`."""
     reveal: Reveal
     """What of a draft the solver sees: "summary" (default), "full" or "none"."""
@@ -157,7 +157,7 @@ class Game:
         seating: Seating,
         split: str = "train",
         seed: int | None = None,
-        reward: str | RewardScheme | Reward = "agon",
+        reward: str | RewardScheme | RewardFunction = "agon",
         reveal: Reveal = "summary",
         problems: Iterable[Problem] | None = None,
         verifier: Verifier | None = None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from agon_env.types import Problem, Verdict
 
@@ -43,6 +43,16 @@ class Judging:
                 f"bool, got {type(verifier).__name__}"
             )
         self.verifier = verifier
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Judging:
+        # Immutable, and the workers behind it serve every copy.
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Workers stay in their process. In another one the shared pool gives the same verdicts.
+        from agon_env.verifiers import VerifierPool
+
+        return {"verifier": None if isinstance(self.verifier, VerifierPool) else self.verifier}
 
     def submit(self, problem: Problem, text: str) -> Future[Verdict]:
         """Start judging a reply; the future holds its verdict."""

@@ -17,7 +17,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from agon_env.extract import all_answer_spans, answer_span, code_block, thinking, visible_text
+from agon_env.extract import (
+    Span,
+    all_answer_spans,
+    answer_span,
+    code_block,
+    thinking,
+    visible_text,
+)
 from agon_env.types import Problem
 
 WITHHELD = "[withheld]"
@@ -98,7 +105,7 @@ def read_math(problem: Problem, text: str) -> Reply:
     return Reply(
         thinking=thinking(text),
         answer=span.text if span else None,
-        summary=withhold_answers(visible),
+        summary=withhold_answers(visible, span),
         well_formed=_thinks_once(text) and _answers_once(visible),
     )
 
@@ -109,46 +116,68 @@ def read_code(problem: Problem, text: str) -> Reply:
     if visible is None:
         return Reply(thinking(text), None, "", False)
     span = code_block(visible)
-    fenced = span is not None and span.text.strip() != visible.strip()
+    fenced = span is not None and span.kind != "text" and bool(span.text.strip())
     return Reply(
         thinking=thinking(text),
         answer=span.text if span else None,
         summary=_withhold_code(visible),
-        well_formed=_thinks_once(text) and fenced and bool(span and span.text.strip()),
+        well_formed=_thinks_once(text) and fenced,
     )
 
 
-def withhold_answers(visible: str) -> str:
+def withhold_answers(visible: str, final: Span | None) -> str:
     """Replace every final answer in a visible text by the marker.
 
     Withheld are: the content of every `<answer>` element, every box, a marked final answer,
     whatever follows an answer or a box that is opened and never closed, and each line that only
     repeats an answer (as `$7$`, `**7**`, `x = 7`, `The answer is 7.`).
+
+    Args:
+        visible: The visible text of a reply.
+        final: Its final answer, as `answer_span` reads it.
     """
-    spans = all_answer_spans(visible)
-    final = answer_span(visible)
-    if final is not None:
-        spans = [*spans, final]
-    answers = {_bare(span.text) for span in spans} - {""}
-    shown = _cut(visible, [(span.start, span.end) for span in spans])
-    shown = _cut_unclosed(_cut(shown, [match.span() for match in _BRACELESS_BOX.finditer(shown)]))
-    lines = shown.splitlines(keepends=True)
+    spans = [*all_answer_spans(visible), *([final] if final else [])]
+    said = {span.text for span in spans}
+    said |= {box.text for text in said if "box" in text for box in all_answer_spans(text)}
+    answers = {_bare(text) for text in said} - {""}
+    shown = _cut(visible, [_with_box(visible, span) for span in spans])
+    shown = _cut(shown, [match.span() for match in _BRACELESS_BOX.finditer(shown)])
+    lines = _cut_unclosed(shown).splitlines(keepends=True)
     return "".join(_withhold_line(line, answers) for line in lines).strip()
 
 
 def _withhold_code(visible: str) -> str:
     """Replace what the verifier would run, and a fenced block that never ends, by the marker."""
     span = code_block(visible)
-    shown = visible if span is None else _cut(visible, [(span.start, span.end)])
+    shown = visible if span is None else _cut(visible, [_with_fences(visible, span)])
     opening: int | None = None
     for fence in _FENCE.finditer(shown):
         opening = fence.start() if opening is None else None
     return (shown if opening is None else shown[:opening] + WITHHELD).strip()
 
 
-_ANSWER_TAG = re.compile(r"<(/?)answer>", re.IGNORECASE)
-_BOX = re.compile(r"\\f?boxed\s*\{")
-_BRACELESS_BOX = re.compile(r"\\f?boxed(?:\s*\d[^\s$]*|\s+[^\s{\[$\\][^\s$]*)")
+def _with_box(visible: str, span: Span) -> tuple[int, int]:
+    """The stretch of an answer's content, and for a box also of the box around it."""
+    opening = _BOX_BEFORE.search(visible[max(0, span.start - 80) : span.start])
+    if opening is None or visible[span.end : span.end + 1] not in ("}", ""):
+        return span.start, span.end
+    return span.start - len(opening[0]), span.end + 1
+
+
+def _with_fences(visible: str, span: Span) -> tuple[int, int]:
+    """The stretch of a program, and for a fenced one also of the two lines that fence it."""
+    if span.kind == "text":
+        return span.start, span.end
+    before = visible[: span.start].splitlines(keepends=True)[-1]
+    after = visible[span.end :].splitlines()[0]
+    return span.start - len(before), span.end + len(after)
+
+
+_ANSWER_TAG = re.compile(r"<(/?)answer>")
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+_BOX_BEFORE = re.compile(r"\\(?:boxed|fbox)\s*\{$")
+_BRACELESS_BOX = re.compile(r"\\(?:boxed|fbox)(?:\s*\d[^\s$]*|\s+[^\s{\[$\\][^\s$]*)")
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
 _LEAD = re.compile(
     r"(?:(?:so|thus|hence|therefore|then)\b[,:]?\s*)?(?:(?:the|my|our)\s+)?"
@@ -208,7 +237,7 @@ def _cut_unclosed(text: str) -> str:
 def _closing_brace(text: str, position: int) -> int | None:
     """Index after the brace that closes the group whose content starts at `position`."""
     depth = 1
-    for mark in re.compile(r"\\.|[{}]", re.DOTALL).finditer(text, position):
+    for mark in _BRACE.finditer(text, position):
         depth += {"{": 1, "}": -1}.get(mark[0], 0)
         if depth == 0:
             return mark.end()
@@ -223,11 +252,10 @@ def _thinks_once(text: str) -> bool:
 
 def _answers_once(visible: str) -> bool:
     """Whether there is exactly one `<answer>` element, with something in it."""
-    tags = [match[0].lower() for match in _ANSWER_TAG.finditer(visible)]
-    if tags != ["<answer>", "</answer>"]:
+    tags = list(_ANSWER_TAG.finditer(visible))
+    if [tag[0] for tag in tags] != ["<answer>", "</answer>"]:
         return False
-    opening, closing = (match for match in _ANSWER_TAG.finditer(visible))
-    return bool(visible[opening.end() : closing.start()].strip())
+    return bool(visible[tags[0].end() : tags[1].start()].strip())
 
 
 _TASK_MATH = (

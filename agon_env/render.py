@@ -19,7 +19,14 @@ RENDER_MODES: tuple[str, ...] = get_args(RenderMode)
 _MARKS = {True: "right", False: "wrong", None: "unscored"}
 _COLOURS = {True: "green", False: "red", None: "yellow"}
 _CONTROL = dict.fromkeys(
-    [*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)], "\N{REPLACEMENT CHARACTER}"
+    [
+        *range(0x09),
+        *range(0x0B, 0x20),
+        *range(0x7F, 0xA0),
+        *range(0x202A, 0x202F),  # reverse the direction of what follows
+        *range(0x2066, 0x206A),
+    ],
+    "\N{REPLACEMENT CHARACTER}",
 )
 
 
@@ -30,7 +37,7 @@ def check_render_mode(mode: RenderMode | None) -> RenderMode | None:
     return mode
 
 
-def render_match(live: LiveMatch, mode: RenderMode | None) -> str | None:
+def render_match(live: LiveMatch, mode: str | None) -> str | None:
     """The match so far: returned as text ("ansi"), printed ("human"), or None."""
     if mode is None:
         return None
@@ -69,9 +76,9 @@ def match_text(
     return "\n\n".join(blocks)
 
 
-def printable(text: str) -> str:
-    """The text with what a terminal would obey or refuse replaced by a replacement character."""
-    return text.translate(_CONTROL).encode("utf-8", "replace").decode("utf-8")
+def printable(text: str, encoding: str = "utf-8") -> str:
+    """The text with replacements for what a terminal of that encoding would obey or refuse."""
+    return text.translate(_CONTROL).encode(encoding, "replace").decode(encoding)
 
 
 def _heading(turn: Turn) -> str:
@@ -98,17 +105,19 @@ def _print(problem: Problem, turns: tuple[Turn, ...], outcomes: tuple[Outcome, .
     from rich.text import Text
 
     console = Console()
-    title = Text(f"problem {printable(problem.id)}")
-    console.print(Panel(Text(printable(problem.question)), title=title, border_style="bold"))
+
+    def text(content: str, style: str = "") -> Text:
+        return Text(printable(content, console.encoding), style=style)
+
+    title = text(f"problem {problem.id}")
+    console.print(Panel(text(problem.question), title=title, border_style="bold"))
     for index, turn in enumerate(turns):
-        body = Text(printable(turn.reply))
+        body = text(turn.reply)
         if turn.role == "solver":
-            shown = printable(turn.draft or "(nothing)")
-            body = Text.assemble(
-                ("reads:\n", "bold"), (shown, "dim"), ("\nwrites:\n", "bold"), body
-            )
+            draft = text(turn.draft or "(nothing)", "dim")
+            body = Text.assemble(("reads:\n", "bold"), draft, ("\nwrites:\n", "bold"), body)
         if outcomes:
-            colour = _COLOURS[outcomes[index].verdict.correct]
-            body = Text.assemble(body, "\n", (_result(outcomes[index]), colour))
+            result = text(_result(outcomes[index]), _COLOURS[outcomes[index].verdict.correct])
+            body = Text.assemble(body, "\n", result)
         border = "cyan" if turn.role == "drafter" else "magenta"
-        console.print(Panel(body, title=Text(_heading(turn)), border_style=border))
+        console.print(Panel(body, title=text(_heading(turn)), border_style=border))

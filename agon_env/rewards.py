@@ -122,6 +122,8 @@ SCHEMES: Mapping[str, RewardScheme] = {
 """The paper's reward and its two ablations."""
 
 Reward: TypeAlias = Callable[[Play], Parts | None]
+RewardFunction: TypeAlias = Callable[[Play], float | Mapping[str, float] | None]
+"""A reward as a user may write it."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class CustomReward:
     The function returns a number, a mapping of named parts, or None for "not scorable".
     """
 
-    function: Callable[[Play], float | Mapping[str, float] | None]
+    function: RewardFunction
 
     def __call__(self, play: Play) -> Parts | None:
         result = self.function(play)
@@ -152,9 +154,7 @@ class CustomReward:
         return numbers
 
 
-def reward_scheme(
-    reward: str | RewardScheme | Callable[[Play], float | Mapping[str, float] | None],
-) -> Reward:
+def reward_scheme(reward: str | RewardScheme | RewardFunction) -> Reward:
     """The reward function for a name ("agon", "cooperative", "margin"), a scheme or a function."""
     if isinstance(reward, str):
         if reward not in SCHEMES:

@@ -33,6 +33,8 @@ class Match:
     reveal: Reveal = "summary"
     """What of a draft the solver sees: its summary without the answer, everything, or nothing."""
     turns: tuple[Turn, ...] = ()
+    shown: tuple[str, ...] = ()
+    """Per draft, in the order of the first turns: what its reader is shown of it."""
 
     def __post_init__(self) -> None:
         if self.drafters not in (AGENTS, AGENTS[:1], AGENTS[1:]):
@@ -76,18 +78,11 @@ class Match:
         """What the agent sees now; `draft` is "" for a drafter and until the drafts are in."""
         role = self.role(agent)
         drafting_done = len(self.turns) >= len(self.drafters)
-        draft = self.shown_draft(agent) if role == "solver" and drafting_done else ""
+        draft = ""
+        if role == "solver" and drafting_done:
+            authors = [turn.agent for turn in self.turns[: len(self.drafters)]]
+            draft = self.shown[authors.index(rival_of(agent))]
         return {"role": role, "problem": self.problem.question, "draft": draft}
-
-    def shown_draft(self, solver: AgentID) -> str:
-        """The part of the rival's draft that this solver reads."""
-        turn = self.turn(rival_of(solver), "drafter")
-        if turn is None or self.reveal == "none":
-            return ""
-        if self.reveal == "full":
-            return turn.reply
-        # The marker of a withheld answer may be longer than the answer: keep to the space's limit.
-        return self.template.read(self.problem, turn.reply).summary[:MAX_REPLY_CHARS]
 
     def turn(self, agent: AgentID, role: Role) -> Turn | None:
         """The turn of that seat; None until it is played."""
@@ -125,4 +120,13 @@ class Match:
             reply=reply[:MAX_REPLY_CHARS],
             cut=len(reply) > MAX_REPLY_CHARS,
         )
-        return replace(self, turns=(*self.turns, turn))
+        shown = (*self.shown, self._part_to_show(turn)) if turn.role == "drafter" else self.shown
+        return replace(self, turns=(*self.turns, turn), shown=shown)
+
+    def _part_to_show(self, draft: Turn) -> str:
+        if self.reveal == "none":
+            return ""
+        if self.reveal == "full":
+            return draft.reply
+        # The marker of a withheld answer may be longer than the answer: keep to the space's limit.
+        return self.template.read(self.problem, draft.reply).summary[:MAX_REPLY_CHARS]

@@ -7,7 +7,7 @@ Python string up to a length, lone surrogates and NULs included, because model t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from gymnasium import spaces
@@ -62,13 +62,14 @@ def action_space() -> UnicodeText:
     return UnicodeText(MAX_REPLY_CHARS)
 
 
-def observation_space() -> spaces.Dict:
+def observation_space() -> spaces.Space[dict[str, str]]:
     """What an agent sees: its role, the question, and the shown part of the rival's draft.
 
     No key is named "observation": PettingZoo's `api_test` asks whatever stands there for a dtype.
     """
-    return spaces.Dict(
+    space = spaces.Dict(
         role=UnicodeText(len("drafter")),
         problem=UnicodeText(MAX_PROBLEM_CHARS),
         draft=UnicodeText(MAX_REPLY_CHARS),
     )
+    return cast("spaces.Space[dict[str, str]]", space)

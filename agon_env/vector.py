@@ -55,7 +55,7 @@ class vector_env:
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}")
         self.possible_agents = list(AGENTS)
-        self.single_observation_space: spaces.Dict = observation_space()
+        self.single_observation_space: spaces.Space[dict[str, str]] = observation_space()
         self.single_action_space: UnicodeText = action_space()
         self._num_envs = num_envs
         self._game = Game(task, seating=seating, **settings)
