@@ -9,14 +9,17 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import pool_judges
 import pytest
 
 from agon_env.types import Problem, Verdict
 from agon_env.verifiers import VerifierPool, find_verifier, register, verify
-from agon_env.verifiers.wire import GarbageError, pack, unpack
+from agon_env.verifiers.jail.wire import GarbageError, pack, unpack
 
+REPOSITORY = str(Path(__file__).resolve().parent.parent)
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY}/tests"}
 OBEY = Problem("p", "q", "good", verifier="test-obey")
 
 
@@ -228,8 +231,7 @@ def test_a_worker_is_recycled_after_its_share():
 
 
 SCRIPT = """
-    import os, signal, sys, time
-    sys.path.insert(0, {tests!r})
+    import os, signal, time
     import pool_judges
     from agon_env.types import Problem
     from agon_env.verifiers import VerifierPool, register, verify
@@ -259,10 +261,13 @@ SCRIPT = """
 def test_workers_never_outlive_their_process(tmp_path, ending):
     """The guard in the script fails if a worker imports the user's main module."""
     script = tmp_path / "main.py"
-    tests = os.path.dirname(__file__)
-    script.write_text(textwrap.dedent(SCRIPT.format(tests=tests, ending=ending)))
+    script.write_text(textwrap.dedent(SCRIPT.format(ending=ending)))
     process = subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=ENVIRONMENT,
     )
     pid = int(process.stdout.readline())
     if "batch" in ending or "verify_many" in ending:
@@ -276,9 +281,8 @@ def test_workers_never_outlive_their_process(tmp_path, ending):
 def test_a_spawned_process_can_verify(tmp_path):
     script = tmp_path / "main.py"
     script.write_text(
-        textwrap.dedent(f"""
-        import multiprocessing, sys
-        sys.path.insert(0, {os.path.dirname(__file__)!r})
+        textwrap.dedent("""
+        import multiprocessing
         import pool_judges
         from agon_env.types import Problem
         from agon_env.verifiers import register, verify
@@ -294,7 +298,9 @@ def test_a_spawned_process_can_verify(tmp_path):
                 print(pool.map(work, ["good", "bad"]))
         """)
     )
-    output = subprocess.check_output([sys.executable, script], text=True, timeout=60)
+    output = subprocess.check_output(
+        [sys.executable, script], text=True, timeout=60, env=ENVIRONMENT
+    )
     assert output.splitlines() == ["['match', 'mismatch']"] * 2
 
 

@@ -26,9 +26,10 @@ from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from agon_env.types import Problem, Verdict
+from agon_env.verifiers.isolation import require_isolation
+from agon_env.verifiers.jail.wire import GarbageError
 from agon_env.verifiers.process import Job, WorkerProcess
 from agon_env.verifiers.registry import Judge, Verifier, find_verifier, load_judge
-from agon_env.verifiers.wire import GarbageError
 
 logger = logging.getLogger("agon_env.verifiers")
 
@@ -95,6 +96,8 @@ class VerifierPool:
         verifier = find_verifier(problem.verifier)
         if verifier.where == "inline":
             return _judge_inline(verifier.judge, problem, text)
+        if verifier.where == "sandbox":
+            require_isolation()
         job = Job(
             path=str(verifier.judge),
             payload=pickle.dumps((problem, text)),

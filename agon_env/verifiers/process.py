@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from agon_env.types import Verdict
-from agon_env.verifiers.wire import GarbageError, pack, unpack
+from agon_env.verifiers.jail.wire import GarbageError, pack, unpack
 
 LOAD_LIMIT_S = 60.0
 """Time for a worker to start and import a judge, before the clock of a verdict begins, seconds."""

@@ -113,3 +113,4 @@ def _import_path(judge: Judge) -> str:
 
 
 register("math", "agon_env.verifiers.math:judge_math")
+register("code", "agon_env.verifiers.code:judge_code", where="sandbox", limit_s=60.0)

@@ -21,8 +21,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from agon_env.types import Problem, Verdict
+from agon_env.verifiers.jail.wire import pack, read_frame, write_all
 from agon_env.verifiers.registry import Judge, load_judge
-from agon_env.verifiers.wire import pack, read_frame, write_all
 
 PR_SET_PDEATHSIG = 1
 
