@@ -27,7 +27,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 install: $(INSTALLED)
 
 train: $(INSTALLED)
-	$(PY) examples/train_pair.py tiny --run $(RUN)
+	$(PY) examples/train_pair.py tiny --run $(RUN) $(if $(wildcard $(RUN)/config.json),--resume)
 
 test: $(INSTALLED)
 	$(PY) -m pytest -n 2 --dist loadgroup

@@ -1,0 +1,169 @@
+"""Train two language models against each other and answer with the trained cascade.
+
+    python examples/train_pair.py tiny                      # minutes on a CPU, nothing to download
+    python examples/train_pair.py smollm2                   # a real LLM with two LoRA adapters
+    python examples/train_pair.py qwen3-0.6b-deepmath-hard  # the paper's set-up, one GPU
+
+Every field is a flag (`--help`). A run that was stopped goes on with `--resume`.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from learners.config import PairConfig
+from learners.engines import Sampling
+from learners.evaluate import Evaluation
+from learners.grpo import GRPOConfig
+from learners.monitor import Monitor, evaluation_table
+from learners.optim import OptimConfig
+from learners.pair import Pair, PairTrainer, chosen_drafter
+from learners.policy import LoRA
+from learners.report import write_report
+from learners.run_folder import EVALUATIONS, RunFolder
+from learners.warmup import warm_up_pair
+
+WARM_UP = "warm-up"
+"""Stands for the two tiny models, which are made on this machine before training."""
+
+
+@dataclass(frozen=True)
+class Args:
+    """What to train, and where."""
+
+    pair: Annotated[PairConfig, tyro.conf.arg(name="")]
+    run: Path = Path("runs/pair")
+    """Folder of the run."""
+    resume: bool = False
+    """Continue the run in that folder; its own config counts, other flags are ignored."""
+
+
+TINY = PairConfig(
+    task="modchain-hard",
+    models=(WARM_UP, WARM_UP),
+    rotation="both",
+    steps=240,
+    problems_per_step=12,
+    samples=8,
+    sampling=Sampling(max_new_tokens=24, temperature=1.0),
+    grpo=GRPOConfig(
+        optim=OptimConfig(
+            learning_rate=4e-4, schedule="constant_with_warmup", warmup_ratio=0.04, beta2=0.98
+        ),
+        minibatches=2,
+    ),
+    train_problems=20_000,
+    eval_every=40,
+    validation_problems=256,
+    test_problems=512,
+    checkpoint_every=40,
+)
+SMOLLM2 = PairConfig(
+    task="arithmetic-easy",
+    models=("smollm2-135m", "smollm2-135m"),
+    lora=LoRA(rank=16, alpha=32),
+    steps=20,
+    problems_per_step=4,
+    samples=8,
+    sampling=Sampling(max_new_tokens=96, temperature=1.0),
+    grpo=GRPOConfig(
+        optim=OptimConfig(learning_rate=2e-4, schedule="constant_with_warmup"),
+        microbatch_tokens=4_096,
+    ),
+    eval_every=0,
+    validation_problems=64,
+    test_problems=128,
+    checkpoint_every=5,
+)
+PAPER = PairConfig(
+    task="deepmath-hard",
+    models=("Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B"),
+    lora=LoRA(rank=16, alpha=32),
+    dtype="bfloat16",
+    steps=375,
+    problems_per_step=8,
+    samples=8,
+    sampling=Sampling(max_new_tokens=8_192, temperature=0.6, top_p=0.95),
+    grpo=GRPOConfig(
+        optim=OptimConfig(learning_rate=5e-5, schedule="linear", warmup_ratio=0.1),
+        microbatch_tokens=16_384,
+    ),
+    train_problems=3_000,
+    eval_every=50,
+    validation_problems=100,
+    test_problems=300,
+    checkpoint_every=25,
+)
+PRESETS = {
+    "tiny": (
+        "two small architectures (0.23M parameters each) on modchain-hard; CPU, minutes",
+        Args(TINY, run=Path("runs/tiny")),
+    ),
+    "smollm2": (
+        "SmolLM2-135M-Instruct with two LoRA adapters on arithmetic-easy; CPU or GPU",
+        Args(SMOLLM2, run=Path("runs/smollm2")),
+    ),
+    "qwen3-0.6b-deepmath-hard": (
+        "the paper's set-up: Qwen3-0.6B, LoRA rank 16, DeepMath difficulty 8; one GPU",
+        Args(PAPER, run=Path("runs/qwen3-0.6b-deepmath-hard")),
+    ),
+}
+
+
+def start(args: Args, console: Console) -> PairTrainer:
+    """The trainer of a new run, or of one that goes on."""
+    if args.resume:
+        trainer = PairTrainer.resume(args.run)
+        console.print(f"resuming {args.run} after step {trainer.step}", highlight=False)
+        return trainer
+    config = args.pair
+    if config.models == (WARM_UP, WARM_UP):
+        first, second = warm_up_pair(args.run.parent / "warm_up", config.seed)
+        config = replace(config, models=(str(first), str(second)))
+    return PairTrainer(config, args.run)
+
+
+def before_training(folder: RunFolder) -> Evaluation:
+    """The evaluation of the untrained pair on the test problems."""
+    lines = folder.lines(EVALUATIONS)
+    first = next(line for line in lines if (line["step"], line["split"]) == (0, "test"))
+    return Evaluation.from_dict(first["evaluation"])
+
+
+def main(args: Args) -> None:
+    """Train, print the table, write the report, answer one question."""
+    console = Console()
+    trainer = start(args, console)
+    after = trainer.train(Monitor(console))
+    before = before_training(trainer.folder)
+    drafter = chosen_drafter(trainer.folder, trainer.step)
+    console.print(evaluation_table(before, after, drafter, trainer.config.task))
+    for file in write_report(args.run):
+        console.print(f"wrote {file}", highlight=False)
+    if trainer.folder.checkpoints():
+        question = trainer.problems["test"][0].question
+        answer = Pair.load(args.run).answer(question)
+        console.print(f"\nquestion: {question}\nanswer:   {answer.text}", highlight=False)
+
+
+if __name__ == "__main__":
+    command = sys.argv[1:]
+    if not command or (command[0].startswith("--") and command[0] != "--help"):
+        command = ["tiny", *command]
+    chosen = tyro.extras.overridable_config_cli(
+        PRESETS, args=command, description=__doc__, prog="train_pair.py"
+    )
+    try:
+        main(chosen)
+    except (ValueError, OSError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(
+            f"\nstopped; continue with: {sys.argv[0]} {command[0]} --run {chosen.run} --resume"
+        )
