@@ -18,6 +18,7 @@ from agon_env.judging import Judging, Verifier
 from agon_env.prompts import Template, template_for
 from agon_env.rewards import Play, Reward, RewardFunction, RewardScheme, reward_scheme
 from agon_env.rules import Match
+from agon_env.tasks import find_task, load_problems
 from agon_env.types import (
     AGENTS,
     AgentID,
@@ -29,6 +30,7 @@ from agon_env.types import (
     Turn,
     Verdict,
 )
+from agon_env.verifiers import find_verifier
 
 
 class Settings(TypedDict, total=False):
@@ -167,8 +169,6 @@ class Game:
         if task is None and problems is None:
             raise ValueError("name a task (see agon_env.tasks()) or pass problems=[Problem(...)]")
         if task is not None:
-            from agon_env.tasks import find_task, load_problems
-
             template = template or find_task(task).template
             problems = load_problems(task, split=split) if problems is None else problems
         assert problems is not None
@@ -177,8 +177,11 @@ class Game:
         self._reveal: Reveal = reveal
         self._reward = reward_scheme(reward)
         self._judging = Judging(verifier)
-        # Refuses a bad `reveal` now rather than at the first reset.
+        # Refuse a bad `reveal` and unknown verifiers now rather than in the first episode.
         Match(self.dealer.problems[0], AGENTS, template_for(self.dealer.problems[0]), reveal)
+        if verifier is None:
+            for name in {problem.verifier for problem in self.dealer.problems}:
+                find_verifier(name)
 
     def deal(self, *, problem_id: str | None = None, seating: str | None = None) -> LiveMatch:
         """Start the next match; see `Dealer` for what the arguments pin."""

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from agon_env.types import Problem, Verdict
+from agon_env.verifiers import VerifierPool, default_pool
 
 
 @runtime_checkable
@@ -50,15 +51,11 @@ class Judging:
 
     def __getstate__(self) -> dict[str, Any]:
         # Workers stay in their process. In another one the shared pool gives the same verdicts.
-        from agon_env.verifiers import VerifierPool
-
         return {"verifier": None if isinstance(self.verifier, VerifierPool) else self.verifier}
 
     def submit(self, problem: Problem, text: str) -> Future[Verdict]:
         """Start judging a reply; the future holds its verdict."""
         if self.verifier is None:
-            from agon_env.verifiers import default_pool
-
             return default_pool().submit(problem, text)
         if isinstance(self.verifier, Pool):
             return self.verifier.submit(problem, text)

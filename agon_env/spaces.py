@@ -54,8 +54,6 @@ class UnicodeText(spaces.Text):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UnicodeText) and self.max_length == other.max_length
 
-    __hash__ = None  # type: ignore[assignment]  # as every gymnasium space
-
 
 def action_space() -> UnicodeText:
     """The whole reply of one agent as one string."""

@@ -83,19 +83,17 @@ class vector_env:
 
         Args:
             seed: Starts the shuffle of problems and the alternation of seats anew.
-            options: `problem_id`: a list, one id per match, which sets the size of this batch and
-                may repeat ids for groups (None in the list takes the next of the shuffle).
-                `seating`: a seating, the id of the agent that drafts, or a list of these, one per
-                match. Other keys are ignored.
+            options: `problem_id`: one id for all matches, or a list, one per match, which sets the
+                size of this batch and may repeat ids for groups (None takes the next of the
+                shuffle). `seating`: a seating or the id of the agent that drafts, for all matches
+                or as a list. Other keys are ignored.
 
         Returns:
             Observations and infos, each agent -> one entry per match.
         """
         options = options or {}
         ids = options.get("problem_id")
-        if isinstance(ids, str):
-            raise ValueError(f"problem_id must be a list, one id per match, got {ids!r}")
-        ids = [None] * self._num_envs if ids is None else list(ids)
+        ids = [ids] * self._num_envs if ids is None or isinstance(ids, str) else list(ids)
         seatings = options.get("seating")
         if seatings is None or isinstance(seatings, str):
             seatings = [seatings] * len(ids)

@@ -41,13 +41,13 @@ def main() -> None:
     for _ in range(2):
         env.reset()
         for agent in env.agent_iter():
-            observation, reward, terminated, _, info = env.last()
+            _, reward, terminated, _, info = env.last()
             if terminated:
                 print(f"{agent} as {info['role']}: {reward:+.3f} from {info['reward_parts']}")
                 env.step(None)
                 continue
             country = info["problem_id"]
-            answer = CAPITALS[country] if observation["role"] == "solver" else "Atlantis"
+            answer = CAPITALS[country] if info["role"] == "solver" else "Atlantis"
             env.step(f"<think>{country}</think>It is well known.\n<answer>{answer}</answer>")
 
 

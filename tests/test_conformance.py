@@ -17,7 +17,7 @@ from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, see
 from simple_game import PICKY, PROBLEMS, WRONG, exact, problem_of, right
 
 import agon_env
-from agon_env.types import AGENTS
+from agon_env.types import AGENTS, Problem
 from agon_env.verifiers import VerifierPool
 
 SEATINGS = ["alternate", "fixed", "both"]
@@ -211,6 +211,7 @@ def test_stepping_before_a_reset_is_refused_in_words():
         ({"problems": PROBLEMS, "reward": "agno"}, "unknown reward 'agno'"),
         ({"problems": PROBLEMS, "render_mode": "rgb_array"}, "render_mode must be"),
         ({"task": "arithmetic-hrad"}, "arithmetic-hard"),
+        ({"problems": [Problem("1", "1?", "1", verifier="maths")]}, "'maths'"),
     ],
 )
 @pytest.mark.parametrize("make", [agon_env.env, agon_env.parallel_env])

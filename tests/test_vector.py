@@ -71,6 +71,12 @@ def test_each_solver_reads_the_draft_of_its_own_match():
         assert f"draft number {index}\n" in infos[B][index]["messages"][-1]["content"]
 
 
+def test_one_id_is_played_in_every_match():
+    venv = agon_env.vector_env(**PICKY, num_envs=3)
+    _, infos = venv.reset(options={"problem_id": "sum-2"})
+    assert [info["problem_id"] for info in infos[A]] == ["sum-2"] * 3
+
+
 def test_seats_may_be_pinned_match_by_match():
     venv = agon_env.vector_env(**PICKY, num_envs=3)
     observations, infos = venv.reset(options={"seating": [B, "both", "fixed"]})
@@ -154,7 +160,6 @@ def test_missing_replies_are_named_and_nothing_is_played(actions, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"problem_id": "sum-1"}, "problem_id must be a list"),
         ({"problem_id": []}, "one entry per match"),
         ({"problem_id": ["sum-1"], "seating": [A, B]}, "got 1 problems and 2 seatings"),
         ({"problem_id": ["sum-77"]}, "unknown problem_id 'sum-77'"),

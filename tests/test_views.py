@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from simple_game import PICKY, PROBLEMS, WRONG, exact, reply
 
@@ -61,6 +61,7 @@ def play_gym(seating, draft, solution) -> float:
     return total
 
 
+@settings(max_examples=60)
 @given(draft=texts, solution=texts, seating=st.sampled_from([A, B, "both"]))
 def test_the_same_texts_earn_the_same_rewards_in_all_four_views(draft, solution, seating):
     rewards = play_aec(seating, draft, solution)
@@ -69,6 +70,7 @@ def test_the_same_texts_earn_the_same_rewards_in_all_four_views(draft, solution,
     assert play_gym(seating, draft, solution) == rewards[A]
 
 
+@settings(max_examples=30)
 @given(draft=texts, solution=texts)
 def test_swapping_the_agents_swaps_the_rewards(draft, solution):
     one, other = play_aec(A, draft, solution), play_aec(B, draft, solution)
