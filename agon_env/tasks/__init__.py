@@ -5,7 +5,7 @@ package registers every built-in task and reads no data: pyarrow, sympy, dataset
 touched when problems are loaded.
 """
 
-from agon_env.tasks import algebra, arithmetic
+from agon_env.tasks import algebra, arithmetic, modchain
 from agon_env.tasks.registry import (
     SPLITS,
     Loaded,
@@ -34,6 +34,7 @@ __all__ = [
     "find_task",
     "load_problems",
     "load_report",
+    "modchain",
     "on_register",
     "register_family",
     "register_task",
