@@ -11,11 +11,14 @@ none ever moves from one split to another. Of each split the first by hash are t
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from agon_env.tasks.duplicates import Candidate, repeats
@@ -32,6 +35,8 @@ DATA = HubData(
 )
 BANDS = {"easy": (0.0, 5.0), "medium": (5.0, 8.0), "hard": (8.0, 9.0)}
 """Name -> difficulties from, below."""
+RULE_VERSION = 1
+"""To be raised with every change of the rule: the kept selection is then made anew."""
 SIZES = {"train": 3000, "validation": 300, "test": 300}
 
 DECORATION = re.compile(r"\\(?:text|mathrm|textbf|mathbf|boxed)\b|[\s${}().,!\\]")
@@ -128,14 +133,33 @@ def select(judged: Iterable[Row], level: str, split: str) -> Iterator[Problem | 
         )
 
 
-@lru_cache(maxsize=1)
-def _judged(folder: str, task: str) -> list[Row]:
-    """The rule applied to the data kept in `folder`; once per process for all levels and splits."""
-    return apply_rule(rows(DATA, "train", task=task))
-
-
 def _load(split: str, *, level: str) -> Iterator[Problem | Rejected]:
-    return select(_judged(str(kept_folder(DATA)), f"deepmath-{level}"), level, split)
+    """The kept selection, made for all levels and splits when it is not there yet."""
+    path = _kept_selection(level, split)
+    if not path.exists():
+        judged = apply_rule(rows(DATA, "train", task=f"deepmath-{level}"))
+        for each_level in BANDS:
+            for each_split in SIZES:
+                _keep(list(select(judged, each_level, each_split)), each_level, each_split)
+    for line in path.read_text(encoding="utf-8").splitlines():
+        fields = json.loads(line)
+        yield Rejected(**fields) if "reason" in fields else Problem(**fields)
+
+
+def _kept_selection(level: str, split: str) -> Path:
+    return kept_folder(DATA) / f"rule-{RULE_VERSION}" / f"{level}-{split}.jsonl"
+
+
+def _keep(selection: list[Problem | Rejected], level: str, split: str) -> None:
+    """Store a selection, so that the rule (seconds to a minute) runs once per machine."""
+    path = _kept_selection(level, split)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    lines = (
+        json.dumps({k: v for k, v in vars(item).items() if v is not None}) for item in selection
+    )
+    temporary.write_text("\n".join(lines), encoding="utf-8")
+    temporary.replace(path)
 
 
 for _level, (_low, _high) in BANDS.items():

@@ -25,9 +25,12 @@ LAYOUT = re.compile(
     r"\\(?:left|right|displaystyle|quad|qquad|text|mathrm|operatorname|[,;:!()\[\] ])|[$~]"
 )
 TOKEN = re.compile(r"\\[a-z]+|[a-z]+|\d+(?:\.\d+)?|[^\s\w{}.,;:?!]")
-FILLER = re.compile(
-    r"an?|the|of|is|are|be|find|determine|compute|evaluate|calculate|what|which|please|value|"
-    r"following|given|that|let|to|for|in|and|we|you|your"
+FILLER = frozenset(
+    re.findall(
+        r"\w+",
+        "a an the of is are be find determine compute evaluate calculate what which please value "
+        "following given that let to for in and we you your",
+    )
 )
 """Words that a rewording changes; a question is known by the others."""
 
@@ -62,7 +65,7 @@ class Candidate:
         seen: Counter[str] = Counter()
         marked = set()
         for token in self.tokens:
-            if not FILLER.fullmatch(token):
+            if token not in FILLER:
                 marked.add((token, seen[token]))
                 seen[token] += 1
         return frozenset(marked)

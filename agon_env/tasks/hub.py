@@ -92,9 +92,11 @@ def rows(data: HubData, split: str, *, task: str) -> Iterator[dict[str, Any]]:
 
 
 def _network_errors() -> tuple[type[Exception], ...]:
-    import httpx
+    from huggingface_hub.errors import HfHubHTTPError
 
-    return (httpx.HTTPError, OSError)
+    # The hub's error derives from the one of its HTTP library, whichever that is by version;
+    # connection errors derive from the same.
+    return (HfHubHTTPError.__bases__[0], OSError)
 
 
 def _not_here(data: HubData, split: str, task: str, error: Exception) -> str:
