@@ -2,7 +2,7 @@
 
 `verify(problem, reply)` judges one reply, `VerifierPool` many at once. Judging happens in worker
 processes with a hard limit, so no reply can raise, hang or crash the caller. `register` adds a
-verifier of one's own.
+verifier of one's own. `isolation()` says how programs in replies are kept apart from the system.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from agon_env.types import Problem, Verdict
 from agon_env.verifiers.pool import VerifierPool, default_pool
 from agon_env.verifiers.registry import Judge, Verifier, find_verifier, register, verifiers
+from agon_env.verifiers.walls import isolation, require_isolation
 
 __all__ = [
     "Judge",
@@ -17,7 +18,9 @@ __all__ = [
     "VerifierPool",
     "default_pool",
     "find_verifier",
+    "isolation",
     "register",
+    "require_isolation",
     "verifiers",
     "verify",
 ]

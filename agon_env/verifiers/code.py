@@ -15,8 +15,8 @@ from typing import Any
 from agon_env.extract import code_block, visible_text
 from agon_env.types import CodeTests, Problem, Reason, Verdict
 from agon_env.verifiers.compare import same_output, same_value
-from agon_env.verifiers.isolation import find_isolation, require_isolation
 from agon_env.verifiers.sandbox import End, Limits, Run, Sandbox, SandboxError
+from agon_env.verifiers.walls import find_isolation, require_isolation
 
 REASONS: Mapping[End, Reason] = {
     "crashed": "runtime_error",
@@ -64,7 +64,7 @@ def warm_up() -> None:
 
 def _judge(tests: CodeTests, sandbox: Sandbox, code: str) -> Verdict:
     if not sandbox.compiles():
-        return Verdict(False, "compile_error", code, score=0.0 if tests.partial else None)
+        return Verdict(False, "compile_error", code)
     left = tests.total_time_s
     passed = 0
     failure: Reason | None = None

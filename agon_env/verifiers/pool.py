@@ -26,10 +26,10 @@ from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from agon_env.types import Problem, Verdict
-from agon_env.verifiers.isolation import require_isolation
 from agon_env.verifiers.jail.wire import GarbageError
 from agon_env.verifiers.process import Job, WorkerProcess
 from agon_env.verifiers.registry import Judge, Verifier, find_verifier, load_judge
+from agon_env.verifiers.walls import require_isolation
 
 logger = logging.getLogger("agon_env.verifiers")
 

@@ -10,23 +10,27 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import select
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agon_env.verifiers.isolation import Isolation
 from agon_env.verifiers.jail.wire import GarbageError, pack, unpack
+from agon_env.verifiers.walls import Isolation
 
 START_LIMIT_S = 30.0
 COMPILE_LIMIT_S = 10.0
 GRACE_S = 3.0
 """How much longer than a program's own limit its sandbox may take to answer, seconds."""
 PROCESSES = 64
+INTERPRETER_MB = 64
+"""Address space of the interpreter itself, which does not count as the submission's, MiB."""
 OUT_OF_MEMORY, NOT_PLAIN = 86, 87
 """Exit codes of `jail/program.py`."""
 ENVIRONMENT = {
@@ -116,16 +120,17 @@ class Sandbox:
     def _start(self) -> None:
         if self._way.way == "none":
             self._folder = _scratch_folder(self._way)
-        self._process = subprocess.Popen(
-            self._way.command(self._folder or ""),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            env=ENVIRONMENT,
-            cwd="/",
-            start_new_session=True,
-        )
+        with _deep_stack():
+            self._process = subprocess.Popen(
+                self._way.command(self._folder or ""),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                bufsize=0,
+                env=ENVIRONMENT,
+                cwd="/",
+                start_new_session=True,
+            )
         os.set_blocking(self._process.stdin.fileno(), False)
         self._answers: list[bytes] = []
         self._buffer = bytearray()
@@ -164,11 +169,11 @@ class Sandbox:
     def _request_limits(self) -> dict[str, int]:
         memory, output = self._limits.memory_mb, self._limits.output_kb << 10
         return {
-            "memory_bytes": memory << 20,
+            "memory_bytes": memory + INTERPRETER_MB << 20,
             "total_mb": memory * 4,
             "output_bytes": output,
             "file_bytes": max(output + 1, self._limits.file_mb << 20),
-            "processes": 0 if self._way.way == "none" and os.geteuid() != 0 else PROCESSES,
+            "processes": 0 if self._way.way == "none" else PROCESSES,
         }
 
     def _send(self, data: bytes, end: float) -> None:
@@ -190,6 +195,17 @@ class Sandbox:
             self._answers += unpack(self._buffer)
         taken, self._answers = self._answers[:count], self._answers[count:]
         return taken
+
+
+@contextlib.contextmanager
+def _deep_stack() -> Iterator[None]:
+    """Let a child start with as much stack as the system allows; contest programs recurse."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    resource.setrlimit(resource.RLIMIT_STACK, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
 
 
 def _end_of(answer: dict[str, Any]) -> End:

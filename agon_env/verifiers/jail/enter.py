@@ -2,8 +2,7 @@
 
 Used where bubblewrap is not installed: new namespaces for users (unless root), mounts, processes,
 network, ipc and host name; a root of its own with the system read-only and empty scratch folders.
-`give_up_privileges` is also the last step under bubblewrap. No seccomp filter: the kernel's system
-calls stay reachable.
+`give_up_privileges` is also the last step under bubblewrap.
 """
 
 import ctypes
@@ -12,6 +11,8 @@ import signal
 import stat
 import sys
 
+import syscalls
+
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REMOUNT = 1, 2, 4, 8, 32
@@ -19,6 +20,7 @@ MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
+NOBODY = 65534
 STAGE = "/sys"
 """Where the new root is put together: a folder that exists everywhere and is not needed."""
 
@@ -56,13 +58,18 @@ def give_up_privileges(config):
     uid = config["uid"]
     if uid is not None:
         os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
+        try:
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
+        except OSError:  # a container that maps few users
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
     header = (ctypes.c_uint32 * 2)(LINUX_CAPABILITY_VERSION_3, 0)
     _call("capset", header, (ctypes.c_uint32 * 6)())
     _call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _call("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     _call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)  # its memory is not for the submission to read
+    syscalls.refuse_dangerous_calls()
     die_with_parent()  # again: a change of user clears it
 
 
@@ -102,7 +109,7 @@ def _build_root(config):
 
 def _mount_proc():
     """A /proc of the new process namespace; refused where the outer one is masked (containers)."""
-    flags = MS_NOSUID | MS_NODEV | MS_NOEXEC
+    flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC
     return libc.mount(b"proc", _inside("/proc"), b"proc", flags, None) == 0
 
 
@@ -134,7 +141,7 @@ def _folder(path):
         place = STAGE + "/" + "/".join(parts[: i + 1])
         if parts[i] and not os.path.isdir(place):
             os.mkdir(place)
-            os.chmod(place, 0o755 if i == 0 and parts[0] == "dev" else 0o711)
+            os.chmod(place, 0o755 if parts[0] == "dev" else 0o111)
 
 
 def _inside(path):

@@ -8,6 +8,7 @@ threads and buffers.
 
 import json
 import os
+import site
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -21,5 +22,6 @@ config = json.loads(sys.argv[1])
 if config["enter"]:
     enter.enter_namespaces(config)
 enter.give_up_privileges(config)
+site.setquit()  # the interpreter starts without `site`: no packages, 5 times faster; keep `exit()`
 task = runner.serve(config)  # returns in the children only
 program.execute(task)

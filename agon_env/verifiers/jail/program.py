@@ -37,7 +37,7 @@ def execute(task):
     _fresh_streams()
     sys.argv = [task.source_path]
     sys.path.insert(0, os.path.dirname(task.source_path))
-    for name in ("enter", "program", "runner", "wire"):
+    for name in ("enter", "program", "runner", "syscalls", "wire"):
         sys.modules.pop(name, None)
     try:
         if task.kind == "run":

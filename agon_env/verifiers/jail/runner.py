@@ -136,8 +136,16 @@ def _become_program(request, task, files):
     if request["processes"]:
         limits[resource.RLIMIT_NPROC] = request["processes"]
     for kind, limit in limits.items():
-        resource.setrlimit(kind, (limit, limit))
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))  # the soft one is told apart: SIGXCPU
+        _limit(kind, limit, limit)
+    _limit(resource.RLIMIT_CPU, cpu, cpu + 1)  # the soft one is told apart: SIGXCPU
+
+
+def _limit(kind, soft, hard):
+    """Set a limit, below a lower one that holds already."""
+    _, present = resource.getrlimit(kind)
+    if present != resource.RLIM_INFINITY:
+        soft, hard = min(soft, present), min(hard, present)
+    resource.setrlimit(kind, (soft, hard))
 
 
 def _wait(pid, end, total_mb):
