@@ -63,7 +63,13 @@ def test_with_both_drafting_an_episode_has_two_steps():
     assert (observation["role"], reward, terminated) == ("solver", 0.0, False)
     _, reward, terminated, _, _ = env.step(reply("6"))
     assert (reward, terminated) == (6.0, True)
-    assert len(env.episode.turns) == 4
+    turns = [(turn.agent, turn.role) for turn in env.episode.turns]
+    assert turns == [
+        ("agent_0", "drafter"),
+        ("agent_1", "drafter"),
+        ("agent_0", "solver"),
+        ("agent_1", "solver"),
+    ]
 
 
 @pytest.mark.parametrize("rival", [None, "a name"])

@@ -166,6 +166,7 @@ def test_summaries_of_programs_withhold_what_the_verifier_would_run(text, summar
         ("<think>a</think><answer>c</answer><answer>d</answer>", False),
         ("<think>a</think></answer><answer>", False),
         ("<think>a</think><think>b</think><answer>c</answer>", False),
+        ("<think>a<think>b</think><answer>c</answer>", False),
         ("</think>a<think><answer>c</answer>", False),
         (r"<think>a</think>\boxed{c}", False),
         ("", False),

@@ -299,7 +299,7 @@ def test_drafts_are_at_the_verifier_before_the_solver_has_replied():
 def test_a_real_task_is_played_with_its_own_verifier_and_template():
     env = agon_env.parallel_env("modchain-easy", seed=0, split="test")
     _, infos = env.reset()
-    question = infos[A]["messages"][-1]["content"]
+    question = infos[A]["messages"][-1]["content"].splitlines()[-1]
     start, *operations = question.split()
     value, chain = int(start), []
     for operation in operations:
@@ -318,4 +318,18 @@ def test_problems_beside_a_task_are_played_with_the_tasks_template():
     env = agon_env.raw_env("modchain-easy", problems=[mine])
     env.reset()
     assert env.infos[A]["problem_id"] == "mine"
-    assert env.infos[A]["messages"][-1]["content"] == "3 +4 *2"
+    assert env.infos[A]["messages"][-1]["content"].startswith("Apply the operations")
+
+
+def test_programs_and_mathematics_are_judged_by_their_own_verifiers_in_one_env():
+    sums = Problem("sums", r"What is $\frac12 + \frac14$?", r"\frac{3}{4}")
+    cases = [{"input": "2\n", "output": "4\n"}, {"input": "5\n", "output": "10\n"}]
+    double = Problem("double", "Print twice the input.", "", verifier="code", tests=cases)
+    env = agon_env.vector_env(problems=[sums, double])
+    program = "Double it.\n```python\nprint(2 * int(input()))\n```"
+    env.reset(options={"problem_id": ["sums", "double"], "seating": A})
+    observations, *_ = env.step({A: ["<answer>0.75</answer>", program]})
+    assert observations[B][1]["draft"] == "Double it.\n[withheld]"
+    *_, infos = env.step({B: ["<answer>0.7</answer>", "```python\nprint(4)\n```"]})
+    verdicts = {agent: [info["verdict"].reason for info in infos[agent]] for agent in AGENTS}
+    assert verdicts == {A: ["match", "accepted"], B: ["mismatch", "wrong_answer"]}
