@@ -1,7 +1,7 @@
 """The records of the game: frozen dataclasses of plain values.
 
 Stages talk through these and through return values only:
-Problem -> Turn (a reply) -> Verdict (the verifier) -> Outcome (the reward) -> Episode (all of a match).
+Problem -> Turn (a reply) -> Verdict (the verifier) -> Outcome (the reward) -> Episode (a match).
 No record holds a model, an open file or a process; each survives pickling and JSON (`records.py`).
 """
 

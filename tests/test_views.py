@@ -11,6 +11,7 @@ from simple_game import PICKY, PROBLEMS, WRONG, exact, reply
 
 import agon_env
 from agon_env.types import AGENTS, Problem, Verdict
+from agon_env.verifiers import isolation
 
 A, B = AGENTS
 PINNED = {"problem_id": "sum-3"}
@@ -321,6 +322,7 @@ def test_problems_beside_a_task_are_played_with_the_tasks_template():
     assert env.infos[A]["messages"][-1]["content"].startswith("Apply the operations")
 
 
+@pytest.mark.skipif(isolation() == "none", reason="programs run only where they can be isolated")
 def test_programs_and_mathematics_are_judged_by_their_own_verifiers_in_one_env():
     sums = Problem("sums", r"What is $\frac12 + \frac14$?", r"\frac{3}{4}")
     cases = [{"input": "2\n", "output": "4\n"}, {"input": "5\n", "output": "10\n"}]
