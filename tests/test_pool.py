@@ -20,12 +20,13 @@ from agon_env.verifiers.jail.wire import GarbageError, pack, unpack
 
 REPOSITORY = str(Path(__file__).resolve().parent.parent)
 ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{REPOSITORY}{os.pathsep}{REPOSITORY}/tests"}
+LIMIT_S = 0.6
 OBEY = Problem("p", "q", "good", verifier="test-obey")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def judges():
-    register("test-obey", pool_judges.judge_obey, limit_s=1.0)
+    register("test-obey", pool_judges.judge_obey, limit_s=LIMIT_S)
     register("test-inline", pool_judges.judge_echo, where="inline")
     register("test-missing", "no_such_module_anywhere:judge")
 
@@ -86,14 +87,14 @@ def test_a_timeout_is_reported_close_to_its_limit(pool):
     start = time.monotonic()
     verdict = pool.submit(OBEY, "hang").result()
     assert verdict.reason == "timeout"
-    assert 1.0 <= verdict.seconds < 1.5
+    assert LIMIT_S <= verdict.seconds < LIMIT_S + 0.5
     assert time.monotonic() - start < 3.0
 
 
 def test_time_in_the_queue_does_not_count_against_the_limit():
-    """Pitfall 61: ten replies of 0.3 s each on one worker, limit 1 s."""
+    """Pitfall 61: ten replies of 0.15 s each on one worker, limit 0.6 s."""
     with VerifierPool(workers=1) as pool:
-        verdicts = pool.verify_many([(OBEY, f"sleep 0.30{i}") for i in range(10)])
+        verdicts = pool.verify_many([(OBEY, f"sleep 0.15{i}") for i in range(10)])
     assert [v.reason for v in verdicts] == ["mismatch"] * 10
 
 
@@ -102,8 +103,8 @@ def test_a_hung_worker_delays_no_other_reply(pool):
     pool.verify_many([(OBEY, "good"), (OBEY, "sleep 0.1")])  # both workers are up
     hung = pool.submit(OBEY, "hang")
     start = time.monotonic()
-    others = pool.verify_many([(OBEY, f"bad {i}") for i in range(200)])
-    assert time.monotonic() - start < 0.8
+    others = pool.verify_many([(OBEY, f"bad {i}") for i in range(100)])
+    assert time.monotonic() - start < LIMIT_S
     assert not hung.done()
     assert {v.reason for v in others} == {"mismatch"}
     assert hung.result().reason == "timeout"
@@ -148,7 +149,7 @@ def test_submit_returns_at_once(pool):
 
 def test_the_same_reply_is_judged_once_in_a_batch(pool):
     start = time.monotonic()
-    verdicts = pool.verify_many([(OBEY, "sleep 0.5")] * 30)
+    verdicts = pool.verify_many([(OBEY, "sleep 0.3")] * 30)
     assert time.monotonic() - start < 2.0
     assert len(verdicts) == 30
 
@@ -251,9 +252,9 @@ SCRIPT = """
     "ending",
     [
         "os.kill(os.getpid(), signal.SIGKILL)",
-        "pass",
-        "os.kill(os.getpid(), signal.SIGINT)",
-        "raise SystemExit(3)",
+        pytest.param("pass", marks=pytest.mark.slow),
+        pytest.param("os.kill(os.getpid(), signal.SIGINT)", marks=pytest.mark.slow),
+        pytest.param("raise SystemExit(3)", marks=pytest.mark.slow),
         "pool.verify_many([(problem, 'hang 3')])",
     ],
     ids=["kill -9", "end", "ctrl-c", "exit", "ctrl-c in a batch"],
@@ -270,7 +271,7 @@ def test_workers_never_outlive_their_process(tmp_path, ending):
         env=ENVIRONMENT,
     )
     pid = int(process.stdout.readline())
-    if "batch" in ending or "verify_many" in ending:
+    if "verify_many" in ending:
         time.sleep(0.6)
         process.send_signal(signal.SIGINT)
     process.wait(timeout=10)
@@ -278,6 +279,7 @@ def test_workers_never_outlive_their_process(tmp_path, ending):
     assert wait_for_death(pid)
 
 
+@pytest.mark.slow
 def test_a_spawned_process_can_verify(tmp_path):
     script = tmp_path / "main.py"
     script.write_text(

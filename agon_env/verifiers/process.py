@@ -47,8 +47,9 @@ class WorkerProcess:
 
     def __init__(self, memory_mb: int) -> None:
         arguments = [json.dumps(sys.path), str(os.getpid()), str(memory_mb)]
+        # -P: the script's folder holds modules named like standard ones
         self._process = subprocess.Popen(
-            [sys.executable, _BOOT, *arguments],
+            [sys.executable, "-P", _BOOT, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,

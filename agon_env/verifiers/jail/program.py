@@ -78,7 +78,7 @@ def _run(source, path):
 
 
 def _call(source, task):
-    arguments = json.loads(task.arguments)
+    arguments = json.loads(task.data)
     encode = json.JSONEncoder(ensure_ascii=True).encode
     module = _module("solution", task.source_path)
     module.__builtins__ = dict(builtins.__dict__)  # there the prelude hides no name of the module

@@ -27,11 +27,11 @@ TICK_S = 0.05
 class Task:
     """What a child has to do."""
 
-    def __init__(self, kind, source_path, fn_name=None, arguments=None):
+    def __init__(self, kind, source_path, fn_name, data):
         self.kind = kind
         self.source_path = source_path
         self.fn_name = fn_name
-        self.arguments = arguments
+        self.data = data
         self.result_fd = None
 
 
@@ -51,9 +51,8 @@ def serve(config):
     _send(outbox, {"ready": os.getpid()})
     while (frame := wire.read_frame(inbox)) is not None:
         request = json.loads(frame)
-        data = wire.read_frame(inbox)
-        task = Task(request["do"], path, request.get("fn_name"), data)
-        answer, output = _run_child(config, request, task, data)
+        task = Task(request["do"], path, request.get("fn_name"), wire.read_frame(inbox))
+        answer, output = _run_child(config, inbox, request, task)
         if answer is None:
             return task
         answer["reusable"] = answer["reusable"] and _traces(config) == spotless
@@ -65,15 +64,15 @@ def _send(outbox, answer, output=b""):
     wire.write_all(outbox, wire.pack(json.dumps(answer).encode()) + wire.pack(output))
 
 
-def _run_child(config, request, task, data):
+def _run_child(config, inbox, request, task):
     """Fork a program and see it through; (None, None) in the child."""
-    files = _fresh_files(config["io"], data if task.kind == RUN else b"")
+    files = _fresh_files(config["io"], task.data if task.kind == RUN else b"")
     start = time.monotonic()
     pid = os.fork()
     if pid == 0:
         _become_program(request, task, files)
         return None, None
-    timed_out, overweight = _wait(pid, start + request["time_s"], request["total_mb"])
+    timed_out, overweight = _wait(pid, inbox, start + request["time_s"], request["total_mb"])
     status = _clear_away(pid)
     seconds = time.monotonic() - start
     limit = request["output_bytes"]
@@ -148,12 +147,19 @@ def _limit(kind, soft, hard):
     resource.setrlimit(kind, (soft, hard))
 
 
-def _wait(pid, end, total_mb):
-    """Wait for the end of the program, of its time or of its memory: (timed out, overweight)."""
+def _wait(pid, inbox, end, total_mb):
+    """Wait for the end of the program, of its time or of its memory: (timed out, overweight).
+
+    The judge sends nothing meanwhile, so a stir of its pipe is its death: then all ends here.
+    """
     watch = os.pidfd_open(pid)
     try:
         while (left := end - time.monotonic()) > 0:
-            if select.select([watch], [], [], min(left, TICK_S))[0]:
+            ready = select.select([watch, inbox], [], [], min(left, TICK_S))[0]
+            if inbox in ready:
+                _kill_others()
+                os._exit(1)
+            if ready:
                 return False, False
             if _private_mb() > total_mb:
                 return False, True
