@@ -42,12 +42,19 @@ def collate(
     """Pad trajectories into one batch.
 
     Raises:
-        ValueError: There are none, or a prompt or completion is empty.
+        ValueError: There are none, a prompt or completion is empty, or a sampled token comes
+            without its log-prob (which would silently count as 0, pitfall 6).
     """
     if not trajectories:
         raise ValueError("a batch needs at least one trajectory, got none")
     if any(not t.prompt_ids or not t.completion_ids for t in trajectories):
         raise ValueError("every trajectory needs a prompt and a completion of at least one token")
+    for t in trajectories:
+        if len(t.logprobs) != len(t.completion_ids):
+            raise ValueError(
+                "every sampled token needs the engine's log-prob, got "
+                f"{len(t.logprobs)} log-probs for {len(t.completion_ids)} tokens"
+            )
     prompt = max(len(t.prompt_ids) for t in trajectories)
     completion = max(len(t.completion_ids) for t in trajectories)
     input_ids = torch.full((len(trajectories), prompt + completion), pad_id, dtype=torch.long)

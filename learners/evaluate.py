@@ -75,7 +75,7 @@ class Evaluation:
     @property
     def best_direction(self) -> Cascade:
         """The cascade with more right answers; a tie goes to agent_0 drafting."""
-        return max(self.cascades, key=lambda c: c.solution.correct.value)
+        return max(self.cascades, key=lambda c: c.solution.correct.k / max(c.solution.correct.n, 1))
 
     def cascade(self, drafter: AgentID) -> Cascade:
         """The direction in which this agent drafts."""

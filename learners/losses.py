@@ -120,7 +120,10 @@ def importance_weights(
 
 
 def reference_kl(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
-    """k3 estimate of KL(policy || reference) per token, (B, C): exp(d) - d - 1, d = ref - policy."""
+    """k3 estimate of KL(policy || reference) per token, (B, C): exp(d) - d - 1.
+
+    d = log reference - log policy; never negative (arXiv:2402.03300).
+    """
     log_ratio = reference_logprobs - logprobs
     return log_ratio.exp() - log_ratio - 1
 

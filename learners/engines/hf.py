@@ -7,6 +7,7 @@ rounding of the forward pass). Weights need no syncing: the engine runs the poli
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -95,7 +96,7 @@ class _Decoder:
         self.prompts, self.pad_id = prompts, policy.pad_id
         self.ids: list[list[int]] = [[] for _ in prompts]
         self.logprobs: list[list[float]] = [[] for _ in prompts]
-        self.finished = [False] * len(prompts)
+        self.done = [False] * len(prompts)
 
     def run(self) -> list[Completion]:
         """Decode every row to its stop id or to the length limit."""
@@ -106,10 +107,11 @@ class _Decoder:
             tokens, logprobs = sample_tokens(logits, uniforms, self.sampling)  # (B,)
             stopped = torch.isin(tokens, self.stop)
             self._record(alive, tokens, logprobs, stopped)
-            if step + 1 == self.sampling.max_new_tokens or bool(stopped.all()):
+            running = [row for row, request in enumerate(alive.tolist()) if not self.done[request]]
+            if step + 1 == self.sampling.max_new_tokens or not running:
                 break
-            if int(stopped.sum()) * 4 >= len(alive):  # worth a copy of the cache
-                keep = (~stopped).nonzero().squeeze(1)
+            if (len(alive) - len(running)) * 4 >= len(alive):  # worth a copy of the cache
+                keep = torch.tensor(running, device=self.device)
                 cache.reorder_cache(keep)  # pyright: ignore[reportArgumentType]
                 alive, tokens, mask = alive[keep], tokens[keep], mask[keep]
                 positions = positions[keep]
@@ -117,8 +119,8 @@ class _Decoder:
             positions = positions + 1
             logits = self._forward(tokens[:, None], mask, positions, cache)
         return [
-            Completion(tuple(ids), tuple(logprobs), finished)
-            for ids, logprobs, finished in zip(self.ids, self.logprobs, self.finished, strict=True)
+            Completion(tuple(ids), tuple(logprobs), done)
+            for ids, logprobs, done in zip(self.ids, self.logprobs, self.done, strict=True)
         ]
 
     def _record(self, alive: Tensor, tokens: Tensor, logprobs: Tensor, stopped: Tensor) -> None:
@@ -126,11 +128,16 @@ class _Decoder:
             alive.tolist(), tokens.tolist(), logprobs.tolist(), stopped.tolist(), strict=True
         )
         for request, token, logprob, stop in rows:
-            if self.finished[request]:  # still in the batch, waiting for the next compaction
+            if self.done[request]:  # still in the batch, waiting for the next compaction
                 continue
+            if not math.isfinite(logprob):
+                raise FloatingPointError(
+                    f"the logits of a {type(self.model).__name__} must be finite, got a log-prob "
+                    f"of {logprob} after {len(self.ids[request])} tokens; the weights have diverged"
+                )
             self.ids[request].append(token)
             self.logprobs[request].append(logprob)
-            self.finished[request] = stop
+            self.done[request] = stop
 
     def _prefill(self) -> tuple[Tensor, DynamicCache, Tensor, Tensor]:
         """Run each distinct prompt once, left-padded, and expand to one row per request."""
@@ -188,12 +195,15 @@ def sample_tokens(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple
 
 
 def _sample_filtered(logprobs: Tensor, uniforms: Tensor, sampling: Sampling) -> Tensor:
-    """Sample among the tokens that top-k and top-p keep. (B, V), (B,) -> (B,)."""
+    """Sample among the tokens that top-k, then top-p keep. (B, V), (B,) -> (B,).
+
+    In the order of `transformers` and vLLM: top-p takes its share of what top-k has left.
+    """
     probs, order = logprobs.exp().sort(dim=-1, descending=True, stable=True)
-    before = probs.cumsum(-1) - probs  # probability of all more likely tokens
-    keep = before < sampling.top_p  # the most likely token is always kept
     if sampling.top_k > 0:
-        keep[:, sampling.top_k :] = False
+        probs[:, sampling.top_k :] = 0
+    before = probs.cumsum(-1) - probs  # probability of all more likely tokens
+    keep = before < sampling.top_p * probs.sum(-1, keepdim=True)  # always keeps the most likely
     choice = _invert(probs * keep, uniforms)
     return order.gather(1, choice[:, None]).squeeze(1)
 
