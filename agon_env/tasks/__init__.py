@@ -5,7 +5,18 @@ package registers every built-in task and reads no data: pyarrow, sympy, dataset
 touched when problems are loaded.
 """
 
-from agon_env.tasks import algebra, arithmetic, modchain
+from agon_env.tasks import (
+    algebra,
+    arithmetic,
+    codesets,
+    deepmath,
+    hf_url,
+    livecodebench,
+    local,
+    modchain,
+    reasoning,
+    transfer,
+)
 from agon_env.tasks.registry import (
     SPLITS,
     Loaded,
@@ -30,15 +41,20 @@ __all__ = [
     "Task",
     "algebra",
     "arithmetic",
+    "codesets",
     "deepmath",
     "families",
     "find_task",
+    "hf_url",
+    "livecodebench",
     "load_problems",
     "load_report",
-    "modchain",
+    "local",
     "modchain",
     "on_register",
+    "reasoning",
     "register_family",
     "register_task",
     "tasks",
+    "transfer",
 ]

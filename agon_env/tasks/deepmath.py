@@ -170,5 +170,6 @@ for _level, (_low, _high) in BANDS.items():
         source=f"hf:{DATA.repo}@{DATA.revision[:7]}",
         licence="MIT",
         description=f"DeepMath-103K, difficulty {_low:g} <= d < {_high:g}",
+        checks_golds=True,
         offline=partial(is_here, DATA),
     )

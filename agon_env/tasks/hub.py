@@ -59,6 +59,11 @@ def hub_cache() -> Path:
     return Path(os.environ.get("HF_HUB_CACHE") or home() / "hub").expanduser()
 
 
+def is_offline() -> bool:
+    """Whether HF_HUB_OFFLINE forbids the net, read at call time."""
+    return os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}
+
+
 def kept_folder(data: HubData) -> Path:
     """Where the projected files and the list of files of a data set are kept."""
     name = "datasets--" + data.repo.replace("/", "--")
@@ -181,7 +186,7 @@ def _fetch(data: HubData, split: str) -> list[Path]:
     from huggingface_hub import HfApi, hf_hub_download
 
     endpoint = os.environ.get("HF_ENDPOINT") or None
-    if os.environ.get("HF_HUB_OFFLINE", "").lower() in {"1", "true", "yes", "on"}:
+    if is_offline():
         raise ConnectionError("HF_HUB_OFFLINE is set")
     info = HfApi(endpoint=endpoint).dataset_info(data.repo, revision=_commit(data))
     names = [s.rfilename for s in info.siblings or []]

@@ -61,6 +61,8 @@ class Task:
     description: str = ""
     seeded: bool = False
     """True: the loader draws by the seed itself. False: it yields the stored order."""
+    checks_golds: bool = False
+    """True: problems whose gold does not verify against itself are rejected at load."""
     offline: Callable[[], bool] = field(default=lambda: True, compare=False)
     """Whether the problems are on this machine now."""
 
@@ -105,6 +107,7 @@ def register_task(
     licence: str = "unknown",
     template: Any = None,
     description: str = "",
+    checks_golds: bool = False,
     offline: Callable[[], bool] | None = None,
 ) -> Task:
     """Give a set of problems a name, for `load_problems`, the envs and the command line.
@@ -116,6 +119,7 @@ def register_task(
         sizes: Split -> number of problems, None where the data decide. Its keys are the splits
             the task has; default: all three.
         template: A `Template` of `agon_env.prompts`; None: the one of the verifier.
+        checks_golds: Reject (and count) problems whose gold the math verifier cannot use.
         offline: Whether the data are on this machine; default: always.
 
     Returns:
@@ -134,6 +138,7 @@ def register_task(
         template=template,
         description=description,
         seeded=seeded,
+        checks_golds=checks_golds,
         offline=offline or (lambda: True),
     )
     _TASKS[name] = task
@@ -230,16 +235,27 @@ def load_report(
         if seed:
             order = np.random.default_rng(seed).permutation(len(problems))
             problems = [problems[i] for i in order]
+        if task.checks_golds:
+            from agon_env.tasks.golds import usable
+
+            problems, bad_golds = usable(problems, limit)
+            rejected += bad_golds
         problems = problems[:limit]
-    if rejected:
-        shown = ", ".join(f"{n} {reason}" for reason, n in rejected.most_common())
-        logger.info("%s/%s: %d rows rejected: %s", task.name, split, rejected.total(), shown)
+    _report(task, split, rejected)
     if not problems and limit != 0:
         raise ValueError(
             f"{task.name}/{split} holds no problem"
             + (f"; all rows were rejected: {dict(rejected)}" if rejected else "")
         )
     return Loaded(problems, rejected)
+
+
+def _report(task: Task, split: str, rejected: Counter[str]) -> None:
+    """Log what was left out: as a warning where the user owns the data and can mend them."""
+    if rejected:
+        shown = ", ".join(f"{n} {reason}" for reason, n in rejected.most_common())
+        level = logging.WARNING if task.name not in _TASKS else logging.INFO
+        logger.log(level, "%s/%s: %d rows rejected: %s", task.name, split, rejected.total(), shown)
 
 
 def _check_request(task: Task, split: str, limit: int | None) -> None:
