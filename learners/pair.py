@@ -137,10 +137,29 @@ class PairTrainer:
                     advance = monitor.stage("train", self.config.steps)
                 if last or _due(self.step, self.config.checkpoint_every):
                     self.save()
-            return self.evaluate("test", monitor)
+            result = self.evaluate("test", monitor)
+        self.close()
+        return result
 
     def train_step(self) -> dict[str, float]:
-        """One step of the paper: play, reward, update both; returns and logs the metrics."""
+        """One step of the paper: play, reward, update both; returns and logs the metrics.
+
+        Raises:
+            FloatingPointError: Logits, a loss or a gradient are not finite (pitfall 39).
+        """
+        try:
+            metrics, rollout = self._play_and_update()
+        except FloatingPointError as error:
+            saved = self.folder.checkpoints()
+            where = f"the last good checkpoint is {saved[-1]}" if saved else "no checkpoint yet"
+            raise FloatingPointError(f"step {self.step}: {error}; {where}") from error
+        self.step += 1
+        metrics["step"] = self.step
+        self.folder.append(METRICS, metrics)
+        self._store_transcripts(rollout)
+        return metrics
+
+    def _play_and_update(self) -> tuple[dict[str, float], Rollout]:
         config, started = self.config, time.perf_counter()
         problems = self.sampler.next_batch()
         ids = [problem.id for problem in problems for _ in range(config.samples)]
@@ -155,22 +174,15 @@ class PairTrainer:
         played = time.perf_counter()
         metrics = rollout_metrics(rollout)
         for agent, learner in self.learners.items():
-            try:
-                update = learner.update(rollout.of(agent))
-            except FloatingPointError as error:
-                raise FloatingPointError(self._describe_failure(agent, error)) from error
+            update = learner.update(rollout.of(agent))
             metrics |= {f"{agent}/{key}": value for key, value in update.items()}
-        self.step += 1
         now = time.perf_counter()
         metrics |= {
-            "step": self.step,
             "seconds/rollout": played - started,
             "seconds/update": now - played,
             "seconds/step": now - started,
         }
-        self.folder.append(METRICS, metrics)
-        self._store_transcripts(rollout)
-        return metrics
+        return metrics, rollout
 
     def evaluate(self, split: str, monitor: Monitor) -> Evaluation:
         """Evaluate on held-out problems; an evaluation of this step is not made twice."""
@@ -189,6 +201,10 @@ class PairTrainer:
         self.folder.append(EVALUATIONS, line)
         monitor.evaluation(self.step, split, result)
         return result
+
+    def close(self) -> None:
+        """Release the run's folder; the trainer must not be used to train afterwards."""
+        self.folder.unlock()
 
     def save(self) -> Path:
         """Write a checkpoint of the state after the last step."""
@@ -227,13 +243,6 @@ class PairTrainer:
         for episode in episodes[::stride][:keep]:
             line = json.loads(episode_to_json(episode, {"step": self.step}))
             self.folder.append(EPISODES, line)
-
-    def _describe_failure(self, agent: AgentID, error: FloatingPointError) -> str:
-        saved = self.folder.checkpoints()
-        where = (
-            f"the last good checkpoint is {saved[-1]}" if saved else "there is no checkpoint yet"
-        )
-        return f"step {self.step}, {agent}: {error}; {where}"
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,12 @@ class RunFolder:
                 f"another process is training into {self.path}; wait for it or stop it"
             ) from error
 
+    def unlock(self) -> None:
+        """Let others have the folder."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
     def config(self) -> dict[str, Any]:
         """The run's config.
 
