@@ -1,1 +1,9 @@
-"""Training of a pair of language models on the game of `agon_env`."""
+"""Training of a pair of language models on the game of `agon_env`.
+
+    from learners import Pair, PairConfig, PairTrainer
+"""
+
+from learners.config import PairConfig
+from learners.pair import Pair, PairTrainer
+
+__all__ = ["Pair", "PairConfig", "PairTrainer"]
