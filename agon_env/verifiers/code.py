@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agon_env.extract import code_block, visible_text
@@ -106,16 +106,20 @@ def _is_result(run: Run, expected: Any) -> bool:
         return False
 
 
-def _is_usable(tests: CodeTests) -> Any:
+def _is_usable(tests: CodeTests) -> Callable[[Mapping[str, Any]], bool]:
     """A predicate: does this case hold what the mode of the tests needs?"""
     if tests.fn_name is None:
         return lambda case: all(isinstance(case.get(key), str) for key in ("input", "output"))
-    return lambda case: "expected" in case and _is_json(case.get("args"))
+    return lambda case: (
+        "expected" in case
+        and isinstance(case.get("args"), (list, tuple))
+        and _is_plain([case["args"], case["expected"]])
+    )
 
 
-def _is_json(arguments: Any) -> bool:
+def _is_plain(values: Any) -> bool:
     try:
-        return isinstance(arguments, (list, tuple)) and bool(json.dumps(arguments))
+        return bool(json.dumps(values))
     except (TypeError, ValueError):
         return False
 
