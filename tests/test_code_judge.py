@@ -13,6 +13,8 @@ from agon_env.types import CodeTests, Problem
 from agon_env.verifiers import VerifierPool, isolation
 from agon_env.verifiers.compare import same_output, same_value
 
+pytestmark = pytest.mark.xdist_group("code cases")  # one batch judges them all
+
 CASES = [
     json.loads(line)
     for line in (Path(__file__).parent / "data" / "verifier_code.jsonl").read_text().splitlines()

@@ -55,9 +55,11 @@ class WorkerProcess:
             bufsize=0,
             start_new_session=True,  # Ctrl-C is for the parent; killpg reaches all of the child
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._pipes = self._process.stdin, self._process.stdout
         self.pid = self._process.pid
-        self.inbox = self._process.stdin.fileno()
-        self.outbox = self._process.stdout.fileno()
+        self.inbox, self.outbox = (pipe.fileno() for pipe in self._pipes)
         os.set_blocking(self.inbox, False)
         os.set_blocking(self.outbox, False)
         self.job: Job | None = None
@@ -145,8 +147,8 @@ class WorkerProcess:
 
     def close_pipes(self) -> None:
         """Close this side's ends; an idle worker leaves by itself when its stdin ends."""
-        self._process.stdin.close()
-        self._process.stdout.close()
+        for pipe in self._pipes:
+            pipe.close()
 
     def reaped(self) -> bool:
         """Whether the process has ended and left no zombie; does not wait."""

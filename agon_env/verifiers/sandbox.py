@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from agon_env.verifiers.jail.wire import GarbageError, pack, unpack
 from agon_env.verifiers.walls import Isolation
@@ -131,7 +131,7 @@ class Sandbox:
                 cwd="/",
                 start_new_session=True,
             )
-        os.set_blocking(self._process.stdin.fileno(), False)
+        os.set_blocking(self._pipes()[0].fileno(), False)
         self._answers: list[bytes] = []
         self._buffer = bytearray()
         try:
@@ -144,6 +144,10 @@ class Sandbox:
         if not ready:
             self.close()
             raise SandboxError(f"the {self._way.way} sandbox does not report ready")
+
+    def _pipes(self) -> tuple[IO[bytes], IO[bytes]]:
+        assert self._process is not None, "a sandbox is started before it is asked"
+        return pipes_of(self._process)
 
     def _ask(self, do: str, data: bytes, time_s: float, **more: str) -> Run:
         if self._process is None:
@@ -177,7 +181,7 @@ class Sandbox:
         }
 
     def _send(self, data: bytes, end: float) -> None:
-        fd = self._process.stdin.fileno()
+        fd = self._pipes()[0].fileno()
         view = memoryview(data)
         while view:
             _wait_for(fd, select.POLLOUT, end)
@@ -185,7 +189,7 @@ class Sandbox:
                 view = view[os.write(fd, view[: 1 << 16]) :]
 
     def _receive(self, count: int, end: float) -> list[bytes]:
-        fd = self._process.stdout.fileno()
+        fd = self._pipes()[1].fileno()
         while len(self._answers) < count:
             _wait_for(fd, select.POLLIN, end)
             data = os.read(fd, 1 << 16)
@@ -228,19 +232,27 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     The first process leaves when its stdin ends; one that cannot is killed. The end of its stdout
     says that it is gone, as no submission holds that pipe.
     """
-    process.stdin.close()
+    stdin, stdout = pipes_of(process)
+    stdin.close()
     end = time.monotonic() + 0.5
     with contextlib.suppress(TimeoutError):
         while True:
-            _wait_for(process.stdout.fileno(), select.POLLIN, end)
-            if not os.read(process.stdout.fileno(), 1 << 16):
+            _wait_for(stdout.fileno(), select.POLLIN, end)
+            if not os.read(stdout.fileno(), 1 << 16):
                 break
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(timeout=max(end - time.monotonic(), 0.01))
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # also where the leader has gone already
     process.wait()
-    process.stdout.close()
+    stdout.close()
+
+
+def pipes_of(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
+    """Standard input and output of a child that was started with pipes."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    return process.stdin, process.stdout
 
 
 def _wait_for(fd: int, event: int, end: float) -> None:

@@ -67,7 +67,7 @@ def _fresh_streams():
 def _module(name, path):
     module = types.ModuleType(name)
     module.__file__ = path
-    module.__builtins__ = builtins
+    module.__dict__["__builtins__"] = builtins
     sys.modules[name] = module
     return module
 
@@ -81,8 +81,9 @@ def _call(source, task):
     arguments = json.loads(task.data)
     encode = json.JSONEncoder(ensure_ascii=True).encode
     module = _module("solution", task.source_path)
-    module.__builtins__ = dict(builtins.__dict__)  # there the prelude hides no name of the module
-    exec(PRELUDE, module.__builtins__)
+    names = dict(builtins.__dict__)  # as built-ins the prelude hides no name of the module
+    exec(PRELUDE, names)
+    module.__dict__["__builtins__"] = names
     exec(compile(source, task.source_path, "exec", dont_inherit=True), module.__dict__)
     owner = getattr(module, "Solution", None)
     if isinstance(owner, type) and hasattr(owner, task.fn_name):

@@ -45,7 +45,7 @@ def serve(config):
     source = wire.read_frame(inbox)
     path = os.path.join(config["work"], "solution.py")
     with open(path, "wb") as file:
-        file.write(source)
+        file.write(source or b"")
     spotless = _traces(config)
     gc.freeze()  # the children end 10 ms sooner when they need not collect what is ours
     _send(outbox, {"ready": os.getpid()})
@@ -53,7 +53,7 @@ def serve(config):
         request = json.loads(frame)
         task = Task(request["do"], path, request.get("fn_name"), wire.read_frame(inbox))
         answer, output = _run_child(config, inbox, request, task)
-        if answer is None:
+        if answer is None or output is None:
             return task
         answer["reusable"] = answer["reusable"] and _traces(config) == spotless
         _send(outbox, answer, output)
