@@ -1,15 +1,15 @@
-r"""math-verify, for expressions that the strict reader does not know: integrals, limits, derivatives.
+r"""math-verify, for what the strict reader does not know: integrals, limits, derivatives.
 
 The only importer of math-verify. Settings: LaTeX only (its plain-text fall-back takes the last
 number of anything it cannot parse), the first match, no unit stripping (it eats variable letters),
 100 digits. The gold comes first: `verify` is not symmetric. Results are never printed: the text of
 a tower of powers does not end.
 
-math-verify's own timeouts are switched off: they start anew for every parse and comparison and
-cancel an alarm that the caller has set. One budget covers the whole question instead, by SIGALRM in
-a main thread (a pool worker) with the caller's alarm restored. In another thread there is no such
-signal and nothing fails for it; there, and in code that ignores signals, the hard kill of the pool
-is the limit.
+math-verify's own timeouts are switched off: they start anew for every parse and comparison, fail
+off the main thread, and cancel an alarm that the caller has set. One budget of CPU time covers the
+whole question instead (ITIMER_VIRTUAL: a busy machine does not turn right answers into timeouts,
+and the caller's SIGALRM is left alone). In other threads there are no signals; there, and in code
+that ignores them, the hard kill of the pool is the limit.
 """
 
 from __future__ import annotations
@@ -19,20 +19,19 @@ import logging
 import re
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 BUDGET_S = 2.0
-"""Running time for one pair of expressions, parsing included; seconds."""
+"""CPU time for one pair of expressions, parsing included; seconds."""
 MAX_LENGTH = 400
 MAX_NESTING = 10
 """math-verify's parser takes about 0.1 s per level of brackets."""
 
 
-class Timeout(Exception):
+class AlgebraTimeoutError(Exception):
     """math-verify did not finish within its budget."""
 
 
@@ -44,15 +43,16 @@ def same_algebra(gold: str, answer: str) -> bool:
     """Whether math-verify takes two LaTeX expressions to be equal.
 
     Raises:
-        Timeout: It did not finish.
+        AlgebraTimeoutError: It did not finish.
     """
     if max(len(gold), len(answer)) > MAX_LENGTH or _too_deep(gold) or _too_deep(answer):
         return False
+    _warm_up()
     try:
         with _budget(BUDGET_S):
             return _same(gold, answer)
     except _Alarm:
-        raise Timeout(f"no decision within {BUDGET_S} s") from None
+        raise AlgebraTimeoutError(f"no decision within {BUDGET_S} s") from None
 
 
 def _same(gold: str, answer: str) -> bool:
@@ -66,6 +66,12 @@ def _same(gold: str, answer: str) -> bool:
         allow_set_relation_comp=True,
         timeout_seconds=None,
     )
+
+
+@functools.lru_cache(maxsize=1)
+def _warm_up() -> None:
+    """Import and build the parser's tables, about a second, once per process and off the budget."""
+    _same("1", "\\frac{1}{1}")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -99,24 +105,21 @@ def _parse(text: str) -> list[Any]:
 @contextmanager
 def _budget(seconds: float) -> Iterator[None]:
     """Raise `_Alarm` in the body after `seconds`, and again each half second if it is swallowed."""
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
+    here = threading.current_thread() is threading.main_thread()
+    if not here or not hasattr(signal, "setitimer"):
         yield
         return
 
     def ring(signum: int, frame: FrameType | None) -> None:
         raise _Alarm
 
-    started = time.monotonic()
-    handler = signal.signal(signal.SIGALRM, ring)
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)
+    handler = signal.signal(signal.SIGVTALRM, ring)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 0.5)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
-        if left:
-            rest = max(left - (time.monotonic() - started), 1e-3)
-            signal.setitimer(signal.ITIMER_REAL, rest, interval)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, handler)
 
 
 def _too_deep(text: str) -> bool:

@@ -3,7 +3,7 @@ r"""Canonical LaTeX -> a small expression tree. Nothing is evaluated while readi
 math-verify's own parser costs 1-100 ms per expression, merges `12 345` into 357, drops subscripts,
 primes and units and lower-cases names; this one reads the part of LaTeX that answers are written
 in, strictly: what it does not know (integrals, limits, derivatives, unknown commands) it refuses
-with `Unreadable`, and `algebra.py` hands those to math-verify.
+with `UnreadableError`, and `algebra.py` hands those to math-verify.
 
 Trees are nested tuples, `(operator, ...)`:
 `("num", Fraction)`, `("sym", name)`, `("add" | "mul", a, b)`, `("neg", a)`, `("div", a, b)`,
@@ -19,7 +19,9 @@ from typing import Any, TypeAlias
 
 Node: TypeAlias = tuple[Any, ...]
 
-MAX_DEPTH = 64
+MAX_DEPTH = 40
+MAX_HEIGHT = 120
+"""Levels of a tree; the evaluators recurse, and no model text may exhaust Python's stack."""
 MAX_LENGTH = 2000
 
 GREEK = frozenset(
@@ -29,7 +31,8 @@ GREEK = frozenset(
 )
 FUNCTIONS = frozenset(
     "sin cos tan cot sec csc sinh cosh tanh coth arcsin arccos arctan arccot arcsec arccsc arcsinh"
-    " arccosh arctanh asin acos atan arsinh arcosh artanh exp log ln Gamma zeta cbrt abs floor ceil".split()
+    " arccosh arctanh asin acos atan arsinh arcosh artanh exp log ln Gamma zeta cbrt abs floor"
+    " ceil".split()
 )
 MANY = frozenset("gcd lcm max min".split())
 INVERSES = {"sin": "arcsin", "cos": "arccos", "tan": "arctan", "cot": "arccot", "sec": "arcsec",
@@ -40,7 +43,7 @@ CALLED = frozenset("fghFGHPQR")
 ACCENT = frozenset("bar overline hat tilde dot ddot widehat unit check widetilde".split())
 
 
-class Unreadable(ValueError):
+class UnreadableError(ValueError):
     """The text is not an expression that this reader knows."""
 
 
@@ -48,16 +51,44 @@ def parse_expression(text: str) -> Node:
     """Read a canonical text (see `normalize.canonical`) as one expression.
 
     Raises:
-        Unreadable: It is not one expression, or longer or deeper than the limits.
+        UnreadableError: It is not one expression, or longer or deeper than the limits.
     """
     if len(text) > MAX_LENGTH:
-        raise Unreadable(f"an expression may have {MAX_LENGTH} characters, got {len(text)}")
+        raise UnreadableError(f"an expression may have {MAX_LENGTH} characters, got {len(text)}")
     reader = _Reader(text)
     node = reader.sum()
     reader.blanks()
+    if _height(node) > MAX_HEIGHT:
+        raise UnreadableError(f"a tree higher than {MAX_HEIGHT}")
     if reader.at < len(text):
-        raise Unreadable(f"no operator fits before {text[reader.at : reader.at + 20]!r}")
+        raise UnreadableError(f"no operator fits before {text[reader.at : reader.at + 20]!r}")
     return node
+
+
+def _with_sign(sign: str, term: Node) -> Node:
+    kind = {"-": "neg", "\\pm": "pm", "\\mp": "mp"}.get(sign)
+    return (kind, term) if kind else term
+
+
+def _balanced(operator: str, nodes: list[Node]) -> Node:
+    """One tree of logarithmic height over a long sum or product."""
+    while len(nodes) > 1:
+        pairs = [nodes[i : i + 2] for i in range(0, len(nodes), 2)]
+        nodes = [(operator, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return nodes[0]
+
+
+def _quotient(above: list[Node], below: list[Node]) -> Node:
+    node = _balanced("mul", above)
+    return ("div", node, _balanced("mul", below)) if below else node
+
+
+def _height(node: Node) -> int:
+    level, height = [node], 0
+    while level:
+        height += 1
+        level = [part for n in level for part in n if isinstance(part, tuple)]
+    return height
 
 
 _NUMBER = re.compile(r"\d+(?:\.\d*)?|\.\d+")
@@ -97,46 +128,44 @@ class _Reader:
 
     def expect(self, token: str) -> None:
         if not self.take(token):
-            raise Unreadable(f"expected {token!r}, got {self.peek()!r}")
+            raise UnreadableError(f"expected {token!r}, got {self.peek()!r}")
 
     # --- operators, loosest first ---
 
-    def sum(self) -> Node:
+    def deeper(self) -> None:
+        """Count one level; the count is only taken back where reading succeeds."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise Unreadable(f"nested deeper than {MAX_DEPTH}")
-        node = self.signed()
+            raise UnreadableError(f"nested deeper than {MAX_DEPTH}")
+
+    def sum(self) -> Node:
+        terms = [self.signed()]
         while sign := self.take("+", "-", "\\pm", "\\mp"):
-            term = self.signed()
-            kind = {"+": None, "-": "neg", "\\pm": "pm", "\\mp": "mp"}[sign]
-            node = ("add", node, (kind, term) if kind else term)
-        self.depth -= 1
-        return node
+            terms.append(_with_sign(sign, self.signed()))
+        return _balanced("add", terms)
 
     def signed(self) -> Node:
         sign = self.take("+", "-", "\\pm", "\\mp")
         if sign is None:
             return self.product()
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise Unreadable(f"nested deeper than {MAX_DEPTH}")
+        self.deeper()
         term = self.signed()
         self.depth -= 1
-        return {"+": term, "-": ("neg", term), "\\pm": ("pm", term), "\\mp": ("mp", term)}[sign]
+        return _with_sign(sign, term)
 
     def product(self) -> Node:
-        node = self.power()
+        above, below = [self.power()], []
         while True:
             if self.take("\\cdot"):
-                node = ("mul", node, self.signed_factor())
+                above.append(self.signed_factor())
             elif self.take("/"):
-                node = ("div", node, self.signed_factor())
+                below.append(self.signed_factor())
             elif self.take("\\mod"):
-                node = ("fn", "mod", node, self.signed_factor())
+                above, below = [("fn", "mod", _quotient(above, below), self.signed_factor())], []
             elif self.starts_factor() or (self.after_factorial() and self.peek().isdigit()):
-                node = ("mul", node, self.power())
+                above.append(self.power())
             else:
-                return node
+                return _quotient(above, below)
 
     def signed_factor(self) -> Node:
         if self.take("-"):
@@ -182,12 +211,9 @@ class _Reader:
 
     def script(self) -> Node:
         """An exponent: a group, a signed number of any length, or one symbol."""
-        if self.take("-"):
-            return ("neg", self.script())
-        self.take("+")
-        if self.peek() == "{":
-            return self.group("{", "}")
-        return self.atom()
+        negative = self.take("-", "+") == "-"
+        node = self.atom()
+        return ("neg", node) if negative else node
 
     def group(self, opener: str, closer: str) -> Node:
         self.expect(opener)
@@ -200,6 +226,12 @@ class _Reader:
     # --- atoms ---
 
     def atom(self) -> Node:
+        self.deeper()
+        node = self.undecorated()
+        self.depth -= 1
+        return node
+
+    def undecorated(self) -> Node:
         token = self.peek()
         if token in ("(", "[", "{"):
             return self.group(token, {"(": ")", "[": "]", "{": "}"}[token])
@@ -217,7 +249,7 @@ class _Reader:
         if token.isalpha() and token.isascii():
             self.at += 1
             return self.named(token)
-        raise Unreadable(f"expected a value, got {token!r}")
+        raise UnreadableError(f"expected a value, got {token!r}")
 
     def number(self, m: re.Match[str]) -> Node:
         """A number; an integer directly before a fraction of integers is a mixed number."""
@@ -226,7 +258,7 @@ class _Reader:
         if m.group().isdigit() and (f := _INTEGER_FRACTION.match(self.text, self.at)):
             above, below = int(f.group(1)), int(f.group(2))
             if not 0 < above < below:
-                raise Unreadable("a mixed number needs a proper fraction")
+                raise UnreadableError("a mixed number needs a proper fraction")
             self.at = f.end()
             value += Fraction(above, below)
         return ("num", value)
@@ -297,7 +329,7 @@ class _Reader:
         if name in _FACTORS:
             self.at += len(name) + 1
             return _FACTORS[name](self)
-        raise Unreadable(f"unknown command \\{name}")
+        raise UnreadableError(f"unknown command \\{name}")
 
     def greek(self, name: str) -> Node:
         self.at += len(name) + 1
@@ -306,7 +338,7 @@ class _Reader:
     def accent(self, name: str) -> Node:
         m = re.compile(r"\\\w+\s*(\{[^{}]*\}|\w)").match(self.text, self.at)
         if not m:
-            raise Unreadable(f"\\{name} needs one letter")
+            raise UnreadableError(f"\\{name} needs one letter")
         self.at = m.end()
         return self.named(f"\\{name}{m.group(1).strip('{}').replace(' ', '')}")
 
@@ -325,7 +357,7 @@ class _Reader:
         node: Node = ("fn", name, self.function_argument())
         if base is not None:
             if name != "log":
-                raise Unreadable(f"\\{name} takes no base")
+                raise UnreadableError(f"\\{name} takes no base")
             node = ("fn", "logb", node[2], base)
         return node if exponent is None else ("pow", node, exponent)
 
@@ -373,12 +405,14 @@ class _Reader:
         self.expect("{")
         variable = self.atom()
         if variable[0] != "sym":
-            raise Unreadable("a sum runs over one symbol")
+            raise UnreadableError("a sum runs over one symbol")
         self.expect("=")
         low = self.sum()
         self.expect("}")
         self.expect("^")
         high = self.script()
+        if ("sym", "\\infty") in (low, high):
+            raise UnreadableError("an infinite series")
         return (name, self.product(), variable[1], low, high)
 
 

@@ -14,17 +14,13 @@ import time
 
 from agon_env.extract import Span, answer_is_cut, answer_span, visible_text
 from agon_env.types import Problem, Reason, Verdict
-from agon_env.verifiers.math.algebra import Timeout
+from agon_env.verifiers.math.algebra import AlgebraTimeoutError
+from agon_env.verifiers.math.choices import choices, option_gold, option_letter, option_set
 from agon_env.verifiers.math.compare import same
+from agon_env.verifiers.math.kinds import Opaque, Value, Words
 from agon_env.verifiers.math.normalize import canonical, squeeze
-from agon_env.verifiers.math.values import Opaque, Value, Words, read_value
-from agon_env.verifiers.math.words import (
-    choices,
-    option_gold,
-    option_letter,
-    option_set,
-    tokens_of,
-)
+from agon_env.verifiers.math.values import read_value
+from agon_env.verifiers.math.words import tokens_of
 
 MAX_ANSWER = 20_000
 """Characters of an answer that are looked at; longer ones are wrong."""
@@ -67,7 +63,7 @@ def _judge(problem: Problem, text: str, *, marked: bool) -> Verdict:
 def _verdict(problem: Problem, answer: str) -> tuple[bool, Reason]:
     try:
         right = verify_answer(problem.answer, answer, question=problem.question)
-    except Timeout:
+    except AlgebraTimeoutError:
         return False, "timeout"
     return right, "match" if right else "mismatch"
 
@@ -111,7 +107,7 @@ def verify_answer(gold: str, answer: str, *, question: str = "") -> bool:
             way round. An expression copied from it is no answer.
 
     Raises:
-        Timeout: The algebra did not finish within its limit.
+        AlgebraTimeoutError: The algebra did not finish within its limit.
     """
     answer = answer.strip()
     if len(answer) > MAX_ANSWER:
@@ -141,6 +137,8 @@ def gold_problem(gold: str) -> str | None:
         return "nothing is left of the gold once markup is removed"
     if len(text) > MAX_STRUCTURE:
         return None if re.fullmatch(r"[-+]?\d+", text) else "the gold is longer than an answer"
+    if option_gold(text) or option_set(text):
+        return None
     value = _gold_value(text)
     if isinstance(value, Words):
         return _prose(value.text)
@@ -154,7 +152,7 @@ def gold_problem(gold: str) -> str | None:
 def _verifies(value: Value) -> bool:
     try:
         return same(value, value)
-    except Timeout:
+    except AlgebraTimeoutError:
         return False
 
 
@@ -205,7 +203,8 @@ def _same_choice(gold: str, answer: str, question: str) -> bool | None:
     listed = choices(question)
     several = option_set(gold)
     if several is not None:
-        return option_set(answer) == several
+        run = re.fullmatch(r"(?:\\text\{)?\s*([A-J]{2,10})\s*\}?", answer)
+        return (frozenset(run.group(1)) if run else option_set(answer)) == several
     letter = option_gold(gold)
     if letter is not None:
         given = option_letter(answer)

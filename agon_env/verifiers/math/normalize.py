@@ -47,6 +47,7 @@ _CONTROL = {"\x0c": "\\f", "\x08": "\\b", "\x07": "\\a", "\x0b": "\\v"}
 
 def canonical(text: str) -> str:
     """The canonical spelling of an answer. Total: any string gives a string."""
+    text = re.sub(r"^\s*\*\*([^*]*)\*\*\s*$", r"\1", text)
     text = _plain_characters(text)
     text = _unescape(text)
     text = _strip_layout(text)
@@ -153,6 +154,8 @@ _FONT = re.compile(
 _TEXT_FONTS = frozenset(
     "text textrm textbf textit textsf texttt textnormal textup textsc mbox hbox emph".split()
 )
+_UNIT_TEXT = re.compile(r"[mgshlLtJNWVAK]|[A-Za-z]{1,3}\s*/\s*[A-Za-z]{1,3}(?:\^?\d)?")
+"""Units that are words only behind a number: `5\\text{ m}`, `9\\mathrm{km/h}`."""
 _BOLD = frozenset("mathbf boldsymbol bm bold vec hat".split())
 
 
@@ -176,6 +179,8 @@ def _unwrap(m: re.Match[str]) -> str:
     if font in _BOLD and inner in {"i", "j", "k"}:
         return f"\\unit{{{inner}}}"
     if re.fullmatch(r"[A-Za-z][A-Za-z'. -]*", inner) and len(inner) > 1:
+        return f"\\word{{{content}}}"
+    if _UNIT_TEXT.fullmatch(inner) and re.search(r"[\d})/]\s*$", m.string[: m.start()][-40:]):
         return f"\\word{{{content}}}"
     if font in _TEXT_FONTS and re.search(r"[A-Za-z]{2}", inner) and "\\" not in inner:
         return f"\\word{{{content}}}"
@@ -206,8 +211,7 @@ def _plain_names(text: str) -> str:
     text = _BARE_FUNCTION.sub(lambda m: f"\\{m.group(1)} ", text)
     text = text.replace(r"\oo ", r"\infty ").replace(r"\lg ", r"\log_{10} ")
     text = re.sub(r"\\log\s*_\s*(?:e|\{\s*e\s*\})(?![A-Za-z])", r"\\ln ", text)
-    text = re.sub(r"\\word\{(\d+)\}", lambda m: _word(words[int(m.group(1))]), text)
-    return text
+    return re.sub(r"\\word\{(\d+)\}", lambda m: _word(words[int(m.group(1))]), text)
 
 
 _NUMBER_FIRST = re.compile(r"\s*([-+]?\d[\d,]*(?:\.\d+)?)\s*([A-Za-z][A-Za-z /.]*)")
@@ -301,6 +305,7 @@ def _trim(text: str) -> str:
         rest = text[m.end() :]
         text = rest if m.group(1) or "\\text{" not in m.group() else "\\text{" + rest
     text = re.sub(r"\s+", " ", text).strip()
+    text = re.sub(r"^\\text\{([\d.,/ +-]*)\}$", r"\1", text)
     text = re.sub(r"(\\[A-Za-z]+) (?![A-Za-z])", r"\1", text)
     while True:
         trimmed = re.sub(r"(?:\\cr|[.,;:]| )+$", "", text) if not text.endswith("!") else text

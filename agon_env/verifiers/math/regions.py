@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import mpmath
 from mpmath import mp
 
+from agon_env.verifiers.math.exact import TooBigError, UndefinedError
 from agon_env.verifiers.math.expression import Node, names
-from agon_env.verifiers.math.numeric import TooBig, Undefined, approximate, real_value
+from agon_env.verifiers.math.numeric import approximate, real_value
 
 _SAME = mpmath.mpf(10) ** -30
 _GRID = [mpmath.mpf(n) / 7 for n in (-7003, -71, -20, -13, -4, -1, 1, 3, 8, 15, 24, 76, 7001)]
@@ -63,7 +65,7 @@ class Region:
             return False
         with mp.workdps(50):
             points = sorted({*self.breaks, *other.breaks})
-            between = [(a + b) / 2 for a, b in zip(points, points[1:], strict=False)
+            between = [(a + b) / 2 for a, b in pairwise(points)
                        if not _equal(a, b)]  # fmt: skip
             beyond = [points[0] - 1, points[-1] + 1] if points else []
             tests = [*points, *between, *beyond, *_GRID]
@@ -121,7 +123,7 @@ def _at(side: Node | int, unknown: str, x: Any) -> Any:
         return side * mpmath.inf
     try:
         return real_value(side, {unknown: x})
-    except (Undefined, TooBig, OverflowError):
+    except (UndefinedError, TooBigError, OverflowError):
         return None
 
 

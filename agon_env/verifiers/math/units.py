@@ -75,14 +75,18 @@ _STOP = frozenset(
     " approximately than never wrong incorrect false true maybe perhaps possibly mod modulo where"
     " for with without the a an this that answer no none correct right even odd at but only any"
     " some between either neither both after before unknown undefined infinity infinite nope plus"
-    " minus times divided over under above below as on by it we i you let set remainder base".split()
+    " minus times divided over under above below as on by it we i you let set remainder"
+    " base squared cubed factorial half halves third thirds quarter quarters fourths fifths sixths"
+    " eighths tenths hundredths thousandths root impossible rejected guess th st nd rd".split()
 )
 _BARE = (
-    "cm mm km kg mg ml mL min sec hr hrs hour hours minute minutes second seconds day days week weeks"
-    " month months year years mph meter meters metre metres inch inches foot feet ft yard yards mile"
-    " miles gram grams liter liters litre litres dollar dollars cent cents degree degrees unit units"
-    " radian radians centimeters kilometers kilograms square cubic people students points apples"
+    "cm mm km kg mg ml mL min sec hr hrs hour hours minute minutes second seconds day days week"
+    " weeks month months year years mph meter meters metre metres inch inches foot feet ft yard"
+    " yards mile miles gram grams liter liters litre litres dollar dollars cent cents degree"
+    " degrees unit units radian radians centimeters kilometers kilograms square cubic people"
+    " students points"
 ).split()
+"""Units that need no text command behind a number; single letters are variables there."""
 
 
 @dataclass(frozen=True)

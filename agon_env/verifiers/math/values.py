@@ -8,128 +8,41 @@ its own spelling: "7 or more", "\neq 7" and "7 \to 8" never expose a 7.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Literal, TypeAlias
+from itertools import pairwise
 
-from agon_env.verifiers.math.expression import Node, Unreadable, names, parse_expression
-from agon_env.verifiers.math.normalize import canonical, squeeze
+from agon_env.verifiers.math.brackets import balanced, split_top
+from agon_env.verifiers.math.expression import Node, names
+from agon_env.verifiers.math.kinds import (
+    Cases,
+    Grid,
+    Infinite,
+    Items,
+    Named,
+    Opaque,
+    Relation,
+    Residue,
+    Scalar,
+    Value,
+)
+from agon_env.verifiers.math.leaves import (
+    parse_limit,
+    parse_or_none,
+    read_constant,
+    read_ellipsis,
+    read_numeral,
+    read_ratio,
+    read_scalar,
+    read_words,
+)
+from agon_env.verifiers.math.normalize import squeeze
 from agon_env.verifiers.math.numeric import approximate, same_value
 from agon_env.verifiers.math.regions import REALS, Region, region_of_chain, region_of_interval
-from agon_env.verifiers.math.units import Unit, split_quantity
-from agon_env.verifiers.math.words import canonical_words, number_of_words, plain_words
+from agon_env.verifiers.math.words import HEDGES, plain_words, tokens_of
 
-MAX_ITEMS = 200
+MAX_ITEMS = 64
 MAX_NESTING = 6
-
-
-@dataclass(frozen=True)
-class Opaque:
-    """Text that fits no kind; equal only to the same spelling."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Words:
-    """An answer in words."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Infinite:
-    """Plus or minus infinity."""
-
-    sign: int
-
-
-@dataclass(frozen=True)
-class Scalar:
-    """One expression, with what stands around it."""
-
-    text: str
-    node: Node | None
-    """None: an expression only math-verify may know, such as an integral."""
-    places: int | None = None
-    """Digits behind the point when it is written as a decimal."""
-    percent: bool = False
-    unit: Unit | None = None
-
-
-@dataclass(frozen=True)
-class Items:
-    """Several values: an unordered list, a set, or an ordered tuple."""
-
-    kind: Literal["list", "set", "tuple", "named"]
-    """"named": values with different names, such as x=1, y=2."""
-    items: tuple[Value, ...]
-    closed: tuple[bool, bool] | None = None
-    """Of a tuple of two, whether each bracket is square: it may be an interval."""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A matrix, row by row."""
-
-    rows: tuple[tuple[Value, ...], ...]
-
-
-@dataclass(frozen=True)
-class Named:
-    """A value with a name: x = 5, f(x) = 2x + 1, D = (0, 2)."""
-
-    name: str
-    value: Value
-
-
-@dataclass(frozen=True)
-class Relation:
-    """Two expressions and what holds between them, not solved for a name."""
-
-    operator: str
-    left: Node
-    right: Node
-
-
-@dataclass(frozen=True)
-class Residue:
-    """A value (or list of values) modulo something."""
-
-    value: Value
-    modulus: Node
-
-
-@dataclass(frozen=True)
-class Numeral:
-    """Digits in a stated base."""
-
-    digits: str
-    base: str
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """a:b or a:b:c; `clock` is the spelling when it may be a time of day."""
-
-    parts: tuple[Node, ...]
-    clock: str | None = None
-    half: str = ""
-    """ "am" or "pm"."""
-
-
-@dataclass(frozen=True)
-class Cases:
-    """A piecewise value: rows of (value, condition)."""
-
-    rows: tuple[tuple[str, ...], ...]
-
-
-Value: TypeAlias = (
-    Opaque | Words | Infinite | Scalar | Items | Grid | Named | Relation | Residue | Numeral
-    | Ratio | Cases | Region
-)  # fmt: skip
 
 
 def read_value(text: str, depth: int = 0) -> Value:
@@ -137,78 +50,19 @@ def read_value(text: str, depth: int = 0) -> Value:
     text = text.strip(" ,;")
     if not text or depth > MAX_NESTING:
         return Opaque(text)
-    for reader in _READERS:
-        value = reader(text, depth)
-        if value is not None:
+    for leaf in _LEAVES_FIRST:
+        if (value := leaf(text)) is not None:
+            return value
+    for reader in _NESTED:
+        if (value := reader(text, depth)) is not None:
+            return value
+    for leaf in _LEAVES_LAST:
+        if (value := leaf(text)) is not None:
             return value
     return Opaque(text)
 
 
-# --- splitting ---
-
-_OPEN = re.compile(r"\\\{|\\langle(?![A-Za-z])|\\begin(?![A-Za-z])|\\lfloor|\\lceil|[(\[{]")
-_CLOSE = re.compile(r"\\\}|\\rangle(?![A-Za-z])|\\end(?![A-Za-z])|\\rfloor|\\rceil|[)\]}]")
-
-
-def _top_level(text: str) -> Iterator[int]:
-    """Positions outside every bracket."""
-    depth, i = 0, 0
-    while i < len(text):
-        if m := _OPEN.match(text, i):
-            depth += 1
-            i = m.end()
-        elif m := _CLOSE.match(text, i):
-            depth -= 1
-            i = m.end()
-        else:
-            if depth == 0:
-                yield i
-            m = re.compile(r"\\[A-Za-z]+|\\.").match(text, i)
-            i = m.end() if m else i + 1
-
-
-def split_top(text: str, separator: re.Pattern[str]) -> tuple[list[str], list[str]]:
-    """Split at separators outside brackets: (parts, separators)."""
-    parts, found, start = [], [], 0
-    for i in _top_level(text):
-        if i >= start and (m := separator.match(text, i)) and m.end() > i:
-            parts.append(text[start:i])
-            found.append(m.group().strip())
-            start = m.end()
-    return [part.strip() for part in [*parts, text[start:]]], found
-
-
 # --- readers, in order; each returns None when the text is not its kind ---
-
-_REALS = re.compile(r"^\\R$")
-_INFINITY = re.compile(r"^([+-]?)\s*\\infty$")
-
-
-def _constant(text: str, depth: int) -> Value | None:
-    flat = re.sub(r"\\text\{\s*(?:infinity|inf|infinite)\s*\}", r"\\infty", text)
-    if m := _INFINITY.match(flat):
-        return Infinite(-1 if m.group(1) == "-" else 1)
-    if _REALS.match(text):
-        return REALS
-    if re.fullmatch(r"\\emptyset|\\\{\s*(?:\\emptyset)?\s*\\\}", text) and "{" not in text[-2:-1]:
-        return Items("set", ())
-    return None
-
-
-def _words(text: str, depth: int) -> Value | None:
-    words = plain_words(text)
-    if words is None:
-        return None
-    name = canonical_words(words)
-    if name in ("infinity", "negative infinity"):
-        return Infinite(1 if name == "infinity" else -1)
-    if name == "all real numbers":
-        return REALS
-    number = number_of_words(words)
-    if number is not None:
-        return Scalar(words, ("num", number))
-    return Words(words)
-
 
 _ENVIRONMENT = re.compile(r"^\\begin\{\s*([a-z]*matrix|array|cases)\s*\}\s*(?:\{[clr| ]*\})?")
 
@@ -216,6 +70,8 @@ _ENVIRONMENT = re.compile(r"^\\begin\{\s*([a-z]*matrix|array|cases)\s*\}\s*(?:\{
 def _environment(text: str, depth: int) -> Value | None:
     """A matrix or a piecewise definition that is the whole text."""
     bare = re.sub(r"^[\[(](?=\s*\\begin)|(?<=\})\s*[\])]$", "", text)
+    if scaled := _scaled_matrix(bare, depth):
+        return scaled
     m = _ENVIRONMENT.match(bare)
     end = re.search(r"\\end\{\s*[a-z]*\s*\}$", bare)
     if not (m and end) or bare.count("\\begin") != 1:
@@ -227,6 +83,32 @@ def _environment(text: str, depth: int) -> Value | None:
     return _grid([[cell.strip() for cell in row] for row in rows], depth)
 
 
+_FACTOR = re.compile(r"^([^&]{1,80}?)\s*(?:\\cdot)?\s*(\\begin\{\s*[a-z]*matrix.*)$", re.DOTALL)
+_TRANSPOSED = re.compile(r"(.*\})\s*\^\s*\{?\s*(?:T|\\top|\\intercal)\s*\}?$", re.DOTALL)
+
+
+def _scaled_matrix(text: str, depth: int) -> Grid | None:
+    """A number times a matrix, or a transposed matrix, entry by entry."""
+    if m := _TRANSPOSED.match(text):
+        grid = _environment(m.group(1), depth + 1) if depth <= MAX_NESTING else None
+        return Grid(tuple(zip(*grid.rows, strict=True))) if isinstance(grid, Grid) else None
+    if not (m := _FACTOR.match(text)):
+        return None
+    factor = ("neg", ("num", Fraction(1))) if m.group(1) == "-" else parse_or_none(m.group(1))
+    grid = _environment(m.group(2), depth + 1) if depth <= MAX_NESTING else None
+    if factor is None or not isinstance(grid, Grid):
+        return None
+    cells = [cell.node if isinstance(cell, Scalar) else None for row in grid.rows for cell in row]
+    if None in cells:
+        return None
+    return Grid(
+        tuple(
+            tuple(replace(cell, node=("mul", factor, cell.node), places=None) for cell in row)  # type: ignore[union-attr, type-var]
+            for row in grid.rows
+        )
+    )
+
+
 def _grid(rows: list[list[str]], depth: int) -> Value | None:
     if not rows or len({len(row) for row in rows}) != 1 or len(rows) * len(rows[0]) > MAX_ITEMS:
         return None
@@ -235,7 +117,8 @@ def _grid(rows: list[list[str]], depth: int) -> Value | None:
 
 _REMARK = re.compile(
     r"(?:,|\(|\\text\{\s*(?:for|where|with)\b[^{}]*\}|\\forall)\s*(?:\\text\{[^{}]*\})?\s*"
-    r"(?:[a-zA-Z](?:\s*,\s*[a-zA-Z])*\s*\\in\s*\\[ZNRQC](?:[\^_]\{?\w+\}?)?|[a-zA-Z]|"
+    r"(?:[a-zA-Z](?:\s*,\s*[a-zA-Z])*\s*\\in\s*\\[ZNRQC](?:[\^_]\{?\w+\}?)?|"
+    r"[a-zA-Z]\s*(?:\\(?:ge|le|ne)|[<>])\s*-?\d+|[a-zA-Z]|"
     r"\\text\{[^{}]*integer[^{}]*\}|[a-zA-Z]\s*\\text\{[^{}]*integer[^{}]*\})?\s*\)?$"
 )
 
@@ -261,7 +144,7 @@ def _residue(text: str, depth: int) -> Value | None:
     m = _MOD.search(text)
     if m is None or not text[: m.start()].strip(" ("):
         return None
-    modulus = _parse(m.group(1).strip("{} "))
+    modulus = parse_or_none(m.group(1).strip("{} "))
     if modulus is None:
         return Opaque(text)
     left, _ = split_top(text[: m.start()].strip(" ,"), re.compile(r"\\equiv(?![A-Za-z])|="))
@@ -380,7 +263,7 @@ def _bracketed(text: str, depth: int) -> Value | None:
     for opener, closer in _PAIRS:
         if text.startswith(opener) and text.endswith(closer) and len(text) > len(opener):
             inner = text[len(opener) : -len(closer)].strip()
-            if not _balanced(inner):
+            if not balanced(inner):
                 continue
             if opener == "\\{":
                 return _set(inner, depth)
@@ -389,19 +272,6 @@ def _bracketed(text: str, depth: int) -> Value | None:
 
 
 _PAIRS = [("\\{", "\\}"), ("\\langle", "\\rangle"), ("(", ")"), ("[", "]"), ("(", "]"), ("[", ")")]
-
-
-def _balanced(text: str) -> bool:
-    depth, i = 0, 0
-    while i < len(text):
-        if m := _OPEN.match(text, i):
-            depth += 1
-        elif m := _CLOSE.match(text, i):
-            depth -= 1
-            if depth < 0:
-                return False
-        i = m.end() if m else i + 1
-    return depth == 0
 
 
 def _set(inner: str, depth: int) -> Value:
@@ -449,7 +319,7 @@ def _inequality(text: str, depth: int) -> Value | None:
     parts, operators = split_top(text, _ORDER)
     if len(parts) == 1:
         return None
-    nodes = [_limit(part) for part in parts]
+    nodes = [parse_limit(part) for part in parts]
     if any(node is None for node in nodes):
         return Opaque(text)
     region = region_of_chain(nodes, operators)  # type: ignore[arg-type]
@@ -464,12 +334,6 @@ def _inequality(text: str, depth: int) -> Value | None:
     return Opaque(text)
 
 
-def _limit(part: str) -> Node | int | None:
-    if m := _INFINITY.match(part):
-        return -1 if m.group(1) == "-" else 1
-    return _parse(part)
-
-
 def _relation(text: str, depth: int) -> Value | None:
     parts, operators = split_top(text, _RELATION)
     if len(parts) == 1:
@@ -477,7 +341,7 @@ def _relation(text: str, depth: int) -> Value | None:
     if operators[-1] == "\\approx":
         return _approximate(text, parts, operators, depth)
     if operators == ["\\ne"] and all(parts):
-        left, right = _parse(parts[0]), _parse(parts[1])
+        left, right = parse_or_none(parts[0]), parse_or_none(parts[1])
         if left is None or right is None:
             return Opaque(text)
         if left[0] == "sym" and not names(right) - {"e"}:
@@ -501,7 +365,7 @@ def _approximate(text: str, parts: list[str], operators: list[str], depth: int) 
     if len(parts) < 2 or not parts[0] or operators.count("\\approx") != 1:
         return Opaque(text)
     exact = text[: text.rindex("\\approx")]
-    value, rough = read_value(exact, depth + 1), _parse(parts[-1])
+    value, rough = read_value(exact, depth + 1), parse_or_none(parts[-1])
     core = value.value if isinstance(value, Named) else value
     if not isinstance(core, Scalar) or core.node is None or rough is None:
         return Opaque(text)
@@ -512,9 +376,11 @@ def _approximate(text: str, parts: list[str], operators: list[str], depth: int) 
 
 def _name(text: str) -> bool:
     """True for what can name a value: a symbol, f(x), an angle, a word, a determinant."""
-    if plain_words(text) or re.fullmatch(r"\|?[A-Z]{2,4}\|?", text):
+    if words := plain_words(text):
+        return not HEDGES & set(tokens_of(words))
+    if re.fullmatch(r"\|?[A-Z]{2,4}\|?|\([a-z](?:\s*,\s*[a-z])+\)", text):
         return True
-    node = _parse(text)
+    node = parse_or_none(text)
     return node is not None and node[0] in ("sym", "call") and text not in ("e", "i", "\\pi")
 
 
@@ -528,7 +394,7 @@ def _equation(parts: list[str], depth: int, text: str) -> Value:
         return Opaque(text)
     nodes = [value.node if isinstance(value, Scalar) else None for value in values]
     if len(values) > 1:
-        agree = None not in nodes and all(same_value(a, b) for a, b in zip(nodes, nodes[1:]))  # type: ignore[arg-type]  # noqa: B905
+        agree = None not in nodes and all(same_value(a, b) for a, b in pairwise(nodes))
         if not agree:
             return _unsolved(nodes, text) if len(parts) == 2 else Opaque(text)
     if rest is parts:
@@ -543,100 +409,8 @@ def _unsolved(nodes: list[Node | None], text: str) -> Value:
     return Relation("=", left, right)
 
 
-_NUMERAL = re.compile(
-    r"^\(?\s*(?:\\text\{\s*)?([0-9A-F]{2,})\s*\}?\s*\)?\s*_\s*\{?\s*(?:\\text\{\s*)?(\d+|[a-z]+)\s*\}*$"
-)
-_BASES = {"two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7",
-          "eight": "8", "nine": "9", "ten": "10", "twelve": "12", "sixteen": "16"}  # fmt: skip
-_BASE_WORDS = re.compile(
-    r"^([0-9A-F]{1,})\s*\(?\s*\\text\{\s*\(?\s*(?:in\s+)?base[ -](\w+)\s*\)?\s*\}\s*\)?$"
-)
-
-
-def _numeral(text: str, depth: int) -> Value | None:
-    m = _NUMERAL.match(text) or _BASE_WORDS.match(text)
-    if m is None or not (m.group(2).isdecimal() or m.group(2) in _BASES):
-        return None
-    return Numeral(m.group(1).upper(), _BASES.get(m.group(2), m.group(2)))
-
-
-_CLOCK = re.compile(r"^(\d{1,2}):([0-5]\d)(?::[0-5]\d)?$")
-_HALF = re.compile(r"\s*\\?(?:text\{)?\s*([ap])\.?\s*m\.?\s*\}?$", re.IGNORECASE)
-
-
-def _ratio(text: str, depth: int) -> Value | None:
-    text = re.sub(r"\\text\{\s*:\s*\}", ":", text)
-    half = _HALF.search(text) if ":" in text or re.match(r"^\d{1,2}\s*\\text", text) else None
-    bare = text[: half.start()].strip() if half else text
-    parts, operators = split_top(bare, re.compile(r"\s*:\s*|\\text\{\s*to\s*\}"))
-    if len(parts) == 1 and not half:
-        return None
-    nodes = [_parse(part) for part in parts]
-    if any(node is None for node in nodes):
-        return Opaque(text)
-    clock = bare if _CLOCK.match(bare) or half else None
-    return Ratio(tuple(nodes), clock, f"{half.group(1).lower()}m" if half else "")  # type: ignore[arg-type]
-
-
-_DECIMAL = re.compile(r"^[+-]?\s*\d*\.(\d+)$")
-_FOREIGN = re.compile(
-    r"\\(?:int|lim|iint|oint|frac\s*\{\s*d|sum|prod|det|Re|Im|arg|max|min|sup|inf|deg|partial|prime|"
-    r"nabla|sgn|operatorname|infty|Li|erf|log|psi|zeta|Gamma)(?![A-Za-z])"
-)
-
-
-def _scalar(text: str, depth: int) -> Value | None:
-    """One expression with its percent sign or unit."""
-    quantity = split_quantity(text)
-    if quantity is None:
-        return Opaque(text)
-    body = quantity.value.strip()
-    percent = body.endswith("\\%")
-    body = body[:-2].strip() if percent else body
-    node = _parse(body)
-    if node is None:
-        foreign = _FOREIGN.search(body) and "\\text" not in body and "\\ldots" not in body
-        return Scalar(body, None, None, percent, quantity.unit) if foreign else None
-    if quantity.scale != 1:
-        node = ("mul", node, ("num", Fraction(quantity.scale)))
-    if _has_sign(node):
-        plus, minus = _signed(node, 1), _signed(node, -1)
-        return Items("list", (Scalar(body, plus, None, percent, quantity.unit),
-                              Scalar(body, minus, None, percent, quantity.unit)))  # fmt: skip
-    m = _DECIMAL.match(body)
-    return Scalar(body, node, len(m.group(1)) if m else None, percent, quantity.unit)
-
-
-def _has_sign(node: Node) -> bool:
-    return node[0] in ("pm", "mp") or any(_has_sign(n) for n in node[1:] if isinstance(n, tuple))
-
-
-def _signed(node: Node, sign: int) -> Node:
-    """The tree with every plus-minus read as `sign` (and every minus-plus as the opposite)."""
-    parts = tuple(_signed(n, sign) if isinstance(n, tuple) else n for n in node[1:])
-    if node[0] in ("pm", "mp"):
-        positive = (node[0] == "pm") == (sign > 0)
-        return parts[0] if positive else ("neg", parts[0])
-    return (node[0], *parts)
-
-
-def _parse(text: str) -> Node | None:
-    try:
-        return parse_expression(text)
-    except Unreadable:
-        return None
-
-
-def _ellipsis(text: str, depth: int) -> Value | None:
-    return Opaque(text) if text == "\\ldots" else None
-
-
-_READERS = (
-    _constant, _ellipsis, _words, _environment, _residue, _remark, _set_operation, _bracketed,
-    _list, _inequality, _numeral, _relation, _ratio, _scalar,
+_LEAVES_FIRST = (read_constant, read_ellipsis, read_words, read_numeral)
+_NESTED = (
+    _environment, _residue, _remark, _set_operation, _bracketed, _list, _inequality, _relation,
 )  # fmt: skip
-
-
-def value_of(text: str) -> Value:
-    """The value of an answer as a model or a data set wrote it."""
-    return read_value(canonical(text))
+_LEAVES_LAST = (read_ratio, read_scalar)

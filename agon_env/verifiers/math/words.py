@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-_TEXT = re.compile(r"\\text\{([^{}]*)\}")
+TEXT = re.compile(r"\\text\{([^{}]*)\}")
 _TOKEN = re.compile(r"[A-Za-z][A-Za-z'’-]*|\d+(?:\.\d+)?")
 _FIGURE = re.compile(
     r"^\\(?:triangle|angle|overline|overrightarrow|widehat)\s*\{?\s*[A-Z]{2,}\s*\}?$"
@@ -18,7 +18,7 @@ _FIGURE = re.compile(
 _SYNONYMS = {
     "no solution": "no solution|no solutions|no real solution|no real solutions|none exist|"
     "no such solution|no solution exists|no solutions exist|has no solution|has no solutions|"
-    "there is no solution|there are no solutions|empty set|the empty set|the empty set is the answer|"
+    "there is no solution|there are no solutions|empty set|the empty set|"
     "inconsistent|no real roots|no root|no roots",
     "does not exist": "does not exist|doesn't exist|dne|limit does not exist|"
     "the limit does not exist|limit dne|do not exist|not exist|nonexistent|no limit",
@@ -31,15 +31,15 @@ _SYNONYMS = {
     "negative infinity": "negative infinity|minus infinity|diverges to negative infinity",
     "infinitely many solutions": "infinitely many solutions|infinite solutions|"
     "infinite number of solutions|an infinite number of solutions",
-    "yes": "yes|true|it is true|that is true|correct",
-    "no": "no|false|it is false|that is false|incorrect",
+    "yes": "yes|true|it is true|that is true",
+    "no": "no|false|it is false|that is false",
 }  # fmt: skip
 _CANONICAL = {
     spelling: name for name, spellings in _SYNONYMS.items() for spelling in spellings.split("|")
 }
 _ARTICLES = frozenset("a an the".split())
 _COPULAS = frozenset("is are was were be equals called it's".split())
-_HEDGES = frozenset(
+HEDGES = frozenset(
     "not no nor neither either or and but never non none unless if except maybe perhaps possibly"
     " sometimes isn't aren't cannot can't doesn't don't false wrong incorrect versus vs rather"
     " unknown than instead without un".split()
@@ -53,7 +53,7 @@ _TENS = dict(
     zip("twenty thirty forty fifty sixty seventy eighty ninety".split(), range(20, 100, 10),
         strict=True)
 )  # fmt: skip
-MULTIPLIERS = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9,
+MULTIPLIERS = {"dozen": 12, "hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9,
                "trillion": 10**12}  # fmt: skip
 
 _ALGEBRA_LETTERS = frozenset("abcdfghjkmnpqrstuvwxyz")
@@ -68,14 +68,14 @@ def plain_words(text: str) -> str | None:
     """
     if _FIGURE.match(text):
         return re.sub(r"[\s{}]", "", text)
-    bare = re.sub(r"\\(and|or)(?![A-Za-z])", r"\1", _TEXT.sub(r"\1 ", text))
+    bare = re.sub(r"\\(and|or)(?![A-Za-z])", r"\1", TEXT.sub(r"\1 ", text))
     bare = bare.replace("\\ ", " ").replace("$", "")
     if re.search(r"[\\^_=<>+*{}|\[\]]|\s-\s|-\d|^-|\d\s*/|[a-z]\s*\(", bare):
         return None
     tokens = _TOKEN.findall(bare)
     if not tokens or not tokens[0][0].isalpha():
         return None
-    in_text = "".join(_TEXT.findall(text))
+    in_text = "".join(TEXT.findall(text))
     wordy = any(_is_word(token, in_text) for token in tokens)
     return " ".join(bare.split()) if wordy else None
 
@@ -166,9 +166,9 @@ def _same_members(gold: str, answer: str) -> bool:
 
 def _says(gold: list[str], answer: list[str]) -> bool:
     """True for "[...is] [an] GOLD [noun]": the gold as the end of a plain statement."""
-    if not gold or set(answer) - set(gold) & _HEDGES or len(answer) > len(gold) + 8:
+    if not gold or set(answer) - set(gold) & HEDGES or len(answer) > len(gold) + 8:
         return False
-    if (set(answer) - set(gold)) & _HEDGES:
+    if (set(answer) - set(gold)) & HEDGES:
         return False
     core = [token for token in gold if token not in _ARTICLES]
     for start in range(len(answer) - len(core) + 1):
@@ -179,64 +179,3 @@ def _says(gold: list[str], answer: list[str]) -> bool:
         if core and answer[start : start + len(core)] == core and plain and len(after) <= 1:
             return True
     return False
-
-
-# --- multiple choice ---
-
-_OPTION = re.compile(
-    r"^(?:\\text\{)?\s*(?:(?:option|choice|answer)\s+)?\(?\s*([A-J])\s*(?:\)|\.|:|\}|$)",
-    re.IGNORECASE,
-)
-_SEVERAL = re.compile(r"^[A-J](?:\s*(?:,|\\and|and|\\or|or|/|&)\s*\(?[A-J]\)?)+$", re.IGNORECASE)
-_CHOICE = re.compile(
-    r"(?:^|[\s({$])(?:\\(?:text|textbf|mathrm|mathbf)\{)?\(?([A-J])(?:\)|\.|:)\}?(?:\)|\s|\\ |~)\s*"
-)
-
-
-def option_letter(text: str) -> str | None:
-    r"""The letter of "B", "(b)", "\text{(B)} 14", "C: the smaller ring"; None for anything else."""
-    flat = _TEXT.sub(r"\1 ", text).strip()
-    if _SEVERAL.match(flat) or re.match(r"^\(?[A-J]\)?\s*(?:\\?and|\\?or|,|/)\b", flat, re.I):
-        return None
-    m = _OPTION.match(flat)
-    if m is None:
-        return None
-    rest = flat[m.end() :]
-    if re.search(r"(?<![A-Za-z])\(?[A-J]\)(?![A-Za-z])|\b(?:or|and)\s+\(?[A-J]\b", rest):
-        return None
-    return m.group(1).upper()
-
-
-def option_gold(text: str) -> str | None:
-    r"""The letter when the gold is an option: "B", "(B)", "\text{(B)}", "B) 14"."""
-    flat = _TEXT.sub(r"\1 ", text).strip()
-    m = re.match(r"^(?:\(\s*([A-J])\s*\)|([A-J]))(?:$|\s*[).:]|\s)", flat)
-    if m is None or (len(flat) > 3 and not re.match(r"^\(?[A-J]\s*[).:]", flat)):
-        return None
-    return m.group(1) or m.group(2)
-
-
-def option_set(text: str) -> frozenset[str] | None:
-    """The letters of a multiple-select answer ("A, C", "A and C"); None for anything else."""
-    flat = _TEXT.sub(r" \1 ", text).strip().replace("\\and", " and ")
-    if not re.fullmatch(r"\(?[A-J]\)?(?:(?:\s|,|and|&)+\(?[A-J]\)?)+", flat):
-        return None
-    return frozenset(re.findall(r"(?<![a-z])[A-J]", flat))
-
-
-def choices(question: str) -> dict[str, str]:
-    r"""The options that a question lists, letter -> content; {} when it lists none.
-
-    Reads "(A) 12 (B) 14", "A. 12" and "\textbf{(A)}\ 12": consecutive letters from A, at least two.
-    """
-    found: list[tuple[str, int, int]] = []
-    for m in _CHOICE.finditer(question):
-        if m.group(1) == chr(ord("A") + len(found)):
-            found.append((m.group(1), m.start(), m.end()))
-    if len(found) < 2:
-        return {}
-    ends = [start for _, start, _ in found[1:]] + [len(question)]
-    return {
-        letter: re.sub(r"\\q?quad|\$|\s+$|^\s+|[,;.]\s*$", " ", question[start:end]).strip()
-        for (letter, _, start), end in zip(found, ends, strict=True)
-    }
