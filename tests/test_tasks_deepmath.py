@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -134,16 +132,21 @@ def test_without_cache_and_net_the_error_says_what_is_missing_and_what_works(
     assert not find_task("deepmath-hard").offline()
 
 
-def test_splits_do_not_depend_on_row_order_and_never_overlap() -> None:
-    rows = [make_row(i) for i in range(5000)]
-    shuffled = random.Random(1).sample(rows, len(rows))
-    judged, judged_again = apply_rule(rows), apply_rule(shuffled)
+def test_the_hard_split_has_the_papers_sizes_and_no_overlap() -> None:
+    judged = apply_rule([make_row(i) for i in range(3900)])
     chosen = {s: list(select(judged, "hard", s)) for s in SPLITS}
-    again = {s: list(select(judged_again, "hard", s)) for s in SPLITS}
-    assert chosen == again
     ids = {s: {p.id for p in chosen[s] if isinstance(p, Problem)} for s in SPLITS}
     assert [len(ids[s]) for s in SPLITS] == [3000, 300, 300]
     assert len(set.union(*ids.values())) == 3600
+
+
+def test_splits_do_not_depend_on_row_order() -> None:
+    rows = [make_row(i) for i in range(300)] + [
+        make_row(i, question=make_row(i)["question"].upper(), difficulty=5.0) for i in range(40)
+    ]
+    judged = apply_rule(rows)
+    assert apply_rule(random.Random(1).sample(rows, len(rows))) == judged
+    assert sum(row.reason == "duplicate" for row in judged) == 40
 
 
 def test_a_new_version_with_more_rows_moves_no_problem_to_another_split() -> None:
@@ -252,12 +255,3 @@ def test_another_schema_is_an_error_that_names_the_columns(hub: Hub) -> None:
     )
     with pytest.raises(ValueError, match=r"final_answer.*missing among \['question', 'answer'\]"):
         load_problems("deepmath-hard")
-
-
-def test_importing_the_tasks_loads_no_data_library() -> None:
-    code = (
-        "import sys, agon_env.tasks; print(sorted({'torch', 'datasets', 'transformers', 'pyarrow', "
-        "'sympy', 'huggingface_hub', 'reasoning_gym'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
@@ -31,14 +32,21 @@ BAR = 40
 
 def task_table(width: int) -> Table:
     """All registered tasks: verifier, sizes, licence, source, whether they are on this machine."""
-    table = Table(title="Tasks of agon_env", caption=escape("also: " + "; ".join(families())))
+    table = Table(
+        title="Tasks of agon_env",
+        box=SIMPLE,
+        padding=(0, 1, 0, 0),
+        caption=escape("also: " + "; ".join(families())),
+    )
     table.add_column("name", no_wrap=True)
-    table.add_column(" / ".join(SPLITS), no_wrap=True)
+    table.add_column("train/val/test", no_wrap=True)
     table.add_column("here", no_wrap=True)
-    for column in ("verifier", "licence", "source", "what")[: 3 if width < WIDE else 4]:
+    table.add_column("verifier", no_wrap=True)
+    table.add_column("licence", no_wrap=True)
+    for column in ("source", "what")[: 1 if width < WIDE else 2]:
         table.add_column(column, overflow="fold")
     for task in tasks():
-        sizes = " / ".join(_size(task, split) for split in SPLITS)
+        sizes = "/".join(_size(task, split) for split in SPLITS)
         here = "[green]yes[/]" if task.offline() else "[yellow]fetch[/]"
         facts = [task.verifier, task.licence, task.source, task.description]
         cells = [task.name, sizes, here, *map(escape, facts)]
