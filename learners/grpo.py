@@ -260,7 +260,7 @@ class GRPO:
         totals["sampler_mismatch"] += mismatch.item()
         if config.beta == 0:
             return result.loss
-        kl = reference_kl(logprobs, self._reference_logprobs(batch))
+        kl = reference_kl(logprobs, self._reference_logprobs(batch), result.ratio)
         totals["reference_kl"] += (kl.detach() * mask).sum().item()
         return result.loss + config.beta * reduce_tokens(kl, mask, normaliser, config.loss_type)
 

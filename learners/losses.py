@@ -35,7 +35,9 @@ class PolicyLoss:
     loss: Tensor
     """Scalar; micro-batch losses add up to the loss of the step."""
     clipped: Tensor
-    """Number of tokens (sequences for "gspo") whose clipped term was the active one."""
+    """Number of tokens whose clipped term was the active one; for "gspo", all of a sequence's."""
+    ratio: Tensor
+    """New over old probability, with gradient: (B, C), 1 at padding; (B, 1) for "gspo"."""
     kl: Tensor
     """Sum over tokens of the k3 estimate of KL(old || new), from unclamped ratios (pitfall 13)."""
 
@@ -78,18 +80,20 @@ def policy_loss(
     lengths = mask.sum(1).clamp(min=1)  # (B,)
     if loss_type == "gspo":
         mean = (log_ratio * mask).sum(1) / lengths  # (B,)
-        per_term, clipped = _surrogate(mean.exp(), advantages, clip_low, clip_high)
+        ratio = mean.exp()
+        per_term, clipped = _surrogate(ratio, advantages, clip_low, clip_high)
         if weights is not None:
             per_term = per_term * (weights * mask).sum(1) / lengths
         loss = per_term.sum() / normaliser.sequences
-        return PolicyLoss(loss, clipped.sum().detach(), _k3(log_ratio, mask))
+        terms = (clipped * lengths).sum().detach()
+        return PolicyLoss(loss, terms, ratio[:, None], _k3(log_ratio, mask))
     ratio = log_ratio.exp()
     per_token, clipped = _surrogate(ratio, advantages[:, None], clip_low, clip_high)  # (B, C)
     if weights is not None:
         per_token = per_token * weights
     per_token = torch.where(mask > 0, per_token, 0.0)
     loss = reduce_tokens(per_token, mask, normaliser, loss_type)
-    return PolicyLoss(loss, (clipped * mask).sum().detach(), _k3(log_ratio, mask))
+    return PolicyLoss(loss, (clipped * mask).sum().detach(), ratio, _k3(log_ratio, mask))
 
 
 def reduce_tokens(
@@ -119,13 +123,20 @@ def importance_weights(
     return log_weight.exp().clamp(max=cap)
 
 
-def reference_kl(logprobs: Tensor, reference_logprobs: Tensor) -> Tensor:
-    """k3 estimate of KL(policy || reference) per token, (B, C): exp(d) - d - 1.
+def reference_kl(logprobs: Tensor, reference_logprobs: Tensor, ratio: Tensor) -> Tensor:
+    """k3 estimate of KL(policy || reference) per token, (B, C): (exp(d) - d - 1) * ratio.
 
-    d = log reference - log policy; never negative (arXiv:2402.03300).
+    d = log reference - log policy; never negative (arXiv:2402.03300). The ratio of the policy to
+    the one that sampled makes its gradient that of the KL: without it, k3 as a loss pulls along
+    another direction even on fresh samples (arXiv:2512.02556).
+
+    Args:
+        logprobs: (B, C) under the policy, with gradient.
+        reference_logprobs: (B, C) under the reference.
+        ratio: `PolicyLoss.ratio`.
     """
     log_ratio = reference_logprobs - logprobs
-    return log_ratio.exp() - log_ratio - 1
+    return (log_ratio.exp() - log_ratio - 1) * ratio
 
 
 def _surrogate(

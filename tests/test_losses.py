@@ -80,6 +80,14 @@ def test_the_gradient_at_ratio_one_is_minus_the_advantage_over_the_denominator(k
     assert result.kl == 0
 
 
+@pytest.mark.parametrize("kind", TYPES)
+def test_the_clipped_share_counts_tokens(kind):
+    # RATIOS clip tokens 1 of row 0 and the only one of row 1; by sequence, all three tokens.
+    new, old = case(*RATIOS)
+    result = policy_loss(new, old, torch.tensor(ADVANTAGES), MASK, SIZES, loss_type=kind)
+    assert result.clipped.item() == (3 if kind == "gspo" else 2)
+
+
 def test_clipping_stops_the_gradient_only_where_it_lowers_the_objective():
     # A > 0 and ratio 1.5: clipped. A < 0 and ratio 1.5: the pessimistic side, gradient stays.
     for advantage, gradient, clipped in ((1.0, 0.0, 1), (-1.0, 1.5 / 3, 0)):
@@ -172,8 +180,27 @@ def test_importance_weights_scale_each_token_loss():
 def test_reference_kl_is_k3_of_policy_from_reference():
     # d = ln 2: 2 - ln 2 - 1 = 0.3069; the other direction (d = -ln 2) is 0.5 + ln 2 - 1 = 0.1931.
     policy = torch.tensor([[-1.0]], dtype=torch.float64, requires_grad=True)
-    kl = reference_kl(policy, policy.detach() + math.log(2))
+    kl = reference_kl(policy, policy.detach() + math.log(2), torch.ones(1, 1))
     assert kl.item() == pytest.approx(1 - math.log(2))
-    kl.backward()  # d/dp (exp(r - p) - (r - p) - 1) = 1 - exp(d) = -1: towards the reference
-    assert policy.grad is not None
-    assert policy.grad.item() == pytest.approx(-1.0)
+    other = reference_kl(policy, policy.detach() - math.log(2), torch.ones(1, 1))
+    assert other.item() == pytest.approx(math.log(2) - 0.5)
+
+
+def test_the_gradient_of_the_reference_kl_is_that_of_the_exact_kl():
+    """In expectation over all tokens. Without the ratio, k3 gives another direction."""
+    logits = torch.tensor([1.0, 0.0, -1.0, 0.5], dtype=torch.float64, requires_grad=True)
+    reference = torch.tensor([0.0, 1.0, 0.5, -1.0], dtype=torch.float64).log_softmax(0)
+    logprobs = logits.log_softmax(0)
+    exact = (logprobs.exp() * (logprobs - reference)).sum()
+    ratio = (logprobs - logprobs.detach()).exp()
+    share = logprobs.detach().exp()  # how often each token is sampled
+    expected, actual, uncorrected = (
+        torch.autograd.grad(value, logits, retain_graph=True)[0]
+        for value in (
+            exact,
+            (share * reference_kl(logprobs, reference, ratio)).sum(),
+            (share * reference_kl(logprobs, reference, torch.ones(4))).sum(),
+        )
+    )
+    torch.testing.assert_close(actual, expected)
+    assert (uncorrected - expected).abs().max() > 0.1
