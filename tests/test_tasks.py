@@ -24,7 +24,12 @@ from agon_env.tasks import (
     tasks,
 )
 from agon_env.tasks import registry as registry_module
-from agon_env.tasks.algebra import LEVELS, integral_by_parts
+from agon_env.tasks.algebra import (
+    LEVELS,
+    derivative_at,
+    integral_by_parts,
+    polynomial_integral,
+)
 from agon_env.tasks.arithmetic import ArithmeticLevel, draw_expression, register_arithmetic
 from agon_env.tasks.procedural import content_split, endless
 from agon_env.types import Problem
@@ -127,6 +132,32 @@ def test_answers_of_algebra_solve_the_questions_as_written() -> None:
         assert roots == set(sympy.solve(f, x)), problem
         checked += 1
     assert checked > 10
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_integrals_and_derivatives_agree_with_sympys_general_routines(seed: int) -> None:
+    """The answers come from coefficients; sympy's integrate and diff get the question's text."""
+    x = sympy.Symbol("x")
+
+    def read(latex: str) -> sympy.Expr:
+        plain = re.sub(r"(\d) x", r"\1*x", latex.replace("^{", "**").replace("}", ""))
+        return sympy.sympify(plain)
+
+    sketch = polynomial_integral(np.random.default_rng(seed))
+    found = re.search(r"int_\{(-?\d+)\}\^\{(-?\d+)\} \\left\((.*)\\right\)", sketch.question)
+    assert found
+    value = sympy.integrate(read(found[3]), (x, int(found[1]), int(found[2])))
+    assert sketch.solve() == sympy.latex(value)
+
+    sketch = derivative_at(np.random.default_rng(seed))
+    found = re.search(r"h\(x\) = (.*)\$\. Find \$h'\((-?\d+)\)", sketch.question)
+    assert found
+    if fraction := re.fullmatch(r"\\frac\{(.*)\}\{([^{}]*)\}", found[1]):
+        h = read(fraction[1]) / read(fraction[2])
+    else:
+        left, right = re.findall(r"\\left\((.*?)\\right\)", found[1])
+        h = read(left) * read(right)
+    assert sketch.solve() == sympy.latex(h.diff(x).subs(x, int(found[2])))
 
 
 def test_a_level_of_ones_own_is_one_call(clean_registry: None) -> None:

@@ -139,7 +139,8 @@ def polynomial_integral(rng: np.random.Generator) -> Sketch:
     def solve() -> str:
         import sympy
 
-        return _answer(sympy.integrate(_poly(f), (sympy.Symbol("x"), low, high)))
+        antiderivative = sympy.Poly(f, sympy.Symbol("x"), domain="QQ").integrate()
+        return _answer(antiderivative.eval(high) - antiderivative.eval(low))
 
     question = rf"Evaluate $\int_{{{low}}}^{{{high}}} \left({latex(f)}\right) \, dx$."
     return Sketch(question, solve, "integral", 2.0)
@@ -168,8 +169,9 @@ def derivative_at(rng: np.random.Generator) -> Sketch:
     def solve() -> str:
         import sympy
 
-        h = _poly(f) * _poly(g) if product else _poly(f) / _poly(g)
-        return _answer(h.diff(sympy.Symbol("x")).subs(sympy.Symbol("x"), at))
+        p, q = (sympy.Poly(c, sympy.Symbol("x")) for c in (f, g))
+        left, right = p.diff().eval(at) * q.eval(at), p.eval(at) * q.diff().eval(at)
+        return _answer(left + right if product else (left - right) / q.eval(at) ** 2)
 
     h = (
         rf"\left({latex(f)}\right) \left({latex(g)}\right)"
