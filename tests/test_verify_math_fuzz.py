@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agon_env.types import Problem
 from agon_env.verifiers.math import gold_problem, judge_math, verify_answer
 
-PIECES = (
+SPELLED = (
     r"\frac{ \sqrt \sqrt[3]{ \log_ \ln \sin ^ _ { } ( ) [ ] \{ \} | \left( \right) , ; : . ! !! = <"
     r" > \le \ge \ne \in \cup \cap \setminus \approx \equiv \pmod{ \mod \to \mid \pm \mp + - \cdot"
     r" / * ** \infty \emptyset \mathbb{R} \R \pi \theta \ldots \text{ \text{or} \and and or \boxed{"
@@ -15,7 +15,8 @@ PIECES = (
     r" yes No A (B) x y n e i f(x) a_{n-1} 0 1 7 12 0.5 .5 1,234 999999 10^{ 3e5 \overline{3}"
     r" \binom{ \sum_{k=1}^ \prod_{k=1}^ \Gamma( \zeta( \lfloor \rfloor \int \lim_{ \hat{i} \angle"
     r" <think> </think> <answer> </answer> ½ ² √ ∞ ≤ − 😀 ​ \ ' #### 9^{9^{9^{"
-).split(" ") + [" ", "\n", "\x00", "\u202e"]
+)
+PIECES = [*SPELLED.split(" "), " ", "\n", "\x00", "\u202e"]
 GOLDS = [
     "7", "0", r"\frac{1}{2}", "x^2+1", "(0,1)", r"\{1,2\}", "Yes", "A", "A, C", r"[0,\infty)",
     r"3 \pmod 7", r"\pi", "1,2,3", r"\begin{pmatrix}1\\2\end{pmatrix}", "x=5", "y=2x+1", "x>3",

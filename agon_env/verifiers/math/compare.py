@@ -116,7 +116,7 @@ def _same_items(gold: Items, answer: Items) -> bool:
     if any(_is_ellipsis(item) for item in (*gold.items, *answer.items)):
         return _in_order(gold.items, answer.items)
     a, b = list(gold.items), list(answer.items)
-    if "set" in (gold.kind, answer.kind):
+    if gold.kind == "set":
         a, b = _distinct(a), _distinct(b)
     return _in_any_order(a, b)
 
@@ -272,9 +272,18 @@ def _states(answer: Value, gold: Value) -> bool:
     """ "x + y = 5" for a gold of 5: a term of several unknowns and its value."""
     if not isinstance(answer, Relation) or answer.operator != "=" or not isinstance(gold, Scalar):
         return False
-    if names(answer.right) or len(names(answer.left)) < 2:
+    bare = not _has_coefficient(answer.left) and len(names(answer.left)) > 1
+    if names(answer.right) or not bare:
         return False
     return gold.node is not None and bool(same_value(gold.node, answer.right))
+
+
+def _has_coefficient(node: Node) -> bool:
+    """True for a number outside an exponent: 2x + y = 5 is a line, x + y = 5 states a value."""
+    if node[0] == "num":
+        return True
+    parts = node[1:2] if node[0] == "pow" else node[1:]
+    return any(_has_coefficient(part) for part in parts if isinstance(part, tuple))
 
 
 def _word_list(items: Items, words: Words) -> bool:

@@ -39,6 +39,8 @@ def _readings(gold: Scalar, answer: Scalar) -> list[tuple[Node, Node]]:
     if wanted is None or given is None:
         return []
     if gold.percent != answer.percent:
+        if gold.unit or answer.unit:
+            return []
         plain, percent = (given, wanted) if gold.percent else (wanted, given)
         scaled: Node = ("div", percent, _HUNDRED)
         return ([(percent, plain), (scaled, plain)] if gold.percent
