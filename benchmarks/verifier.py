@@ -93,7 +93,7 @@ def with_math_verify(pairs: Pairs) -> list[bool]:
 
 def with_trl(pairs: Pairs) -> list[float | None]:
     """TRL's reward function on the whole batch."""
-    from trl.rewards import accuracy_reward
+    from trl.rewards.accuracy_rewards import accuracy_reward
 
     completions = [[{"role": "assistant", "content": text}] for _, text in pairs]
     return accuracy_reward(completions, [f"\\boxed{{{p.answer}}}" for p, _ in pairs])
@@ -112,7 +112,7 @@ def rates(args: Args) -> dict[str, dict[str, float]]:
     results = {}
     for name, way in ways.items():
         way(pairs[:20])  # imports and grammars
-        best = float("inf")
+        best, verdicts = float("inf"), []
         for _ in range(args.repeats):
             start = time.perf_counter()
             verdicts = way(pairs)

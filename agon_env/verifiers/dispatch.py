@@ -8,6 +8,7 @@ other, and what happens to a job is decided in one place: its verdict, a second 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import selectors
@@ -224,12 +225,18 @@ def _settle(job: Job, verdict: Verdict) -> None:
 def _read_verdict(answer: dict[str, Any]) -> Verdict | None:
     """The verdict in a worker's answer; None when the worker says that it could not judge."""
     if "failed" in answer:
-        logger.error("a judge failed and the reply stays unscored:\n%s", answer["failed"])
+        _log_once(f"a judge failed and the reply stays unscored:\n{answer['failed']}")
         return None
     if "raised" in answer:
-        logger.warning("a judge raised and the reply counts as wrong:\n%s", answer["raised"])
+        _log_once(f"a judge raised and the reply counts as wrong:\n{answer['raised']}")
     try:
         names = ("correct", "reason", "answer", "seconds", "score")
         return Verdict(**{name: answer[name] for name in names})
     except KeyError as error:
         raise GarbageError(f"a worker's answer must hold {error}, got {answer!r}") from error
+
+
+@functools.lru_cache(maxsize=256)
+def _log_once(message: str) -> None:
+    """Thousands of replies can meet the same fault; one report of it is enough."""
+    logger.error(message)

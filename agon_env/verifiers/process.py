@@ -46,7 +46,11 @@ class WorkerProcess:
     """A child that judges one job at a time."""
 
     def __init__(self, memory_mb: int) -> None:
-        arguments = [json.dumps(sys.path), str(os.getpid()), str(memory_mb)]
+        arguments = [
+            json.dumps([os.fspath(path) for path in sys.path]),
+            str(os.getpid()),
+            str(memory_mb),
+        ]
         # -P: the script's folder holds modules named like standard ones
         self._process = subprocess.Popen(
             [sys.executable, "-P", _BOOT, *arguments],

@@ -32,8 +32,8 @@ def main(parent: int, memory_mb: int) -> None:
     _die_with(parent)
     inbox, outbox = os.dup(0), os.dup(1)
     _detach_standard_streams()
-    limit = memory_mb << 20
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = memory_mb << 20 if hard == resource.RLIM_INFINITY else min(memory_mb << 20, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     judges: dict[str, Judge] = {}

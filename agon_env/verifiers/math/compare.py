@@ -41,12 +41,12 @@ def same(gold: Value, answer: Value) -> bool:
     """Whether an answer of any kind is the gold."""
     if isinstance(gold, Opaque) or isinstance(answer, Opaque):
         return type(gold) is type(answer) and squeeze(gold.text) == squeeze(answer.text)  # type: ignore[union-attr]
-    gold, answer = _without_names(gold, answer)
-    if gold is None or answer is None:
+    wanted, given = _without_names(gold, answer)
+    if wanted is None or given is None:
         return False
-    if type(gold) is type(answer):
-        return _SAME_KIND[type(gold)](gold, answer)
-    return _same_across(gold, answer)
+    if type(wanted) is type(given):
+        return _SAME_KIND[type(wanted)](wanted, given)
+    return _same_across(wanted, given)
 
 
 def _without_names(gold: Value, answer: Value) -> tuple[Value | None, Value | None]:

@@ -344,8 +344,9 @@ def _relation(text: str, depth: int) -> Value | None:
         left, right = parse_or_none(parts[0]), parse_or_none(parts[1])
         if left is None or right is None:
             return Opaque(text)
-        if left[0] == "sym" and not names(right) - {"e"}:
-            return replace(REALS.minus(Region.of_points([right])), name=parts[0].strip())
+        excluded = Region.of_points([right]) if left[0] == "sym" else None
+        if excluded is not None:
+            return replace(REALS.minus(excluded), name=squeeze(parts[0]))
         return Relation("\\ne", left, right)
     if operators == ["\\in"] and _name(parts[0]):
         return _named(parts[0], read_value(parts[1], depth + 1))
@@ -394,7 +395,7 @@ def _equation(parts: list[str], depth: int, text: str) -> Value:
         return Opaque(text)
     nodes = [value.node if isinstance(value, Scalar) else None for value in values]
     if len(values) > 1:
-        agree = None not in nodes and all(same_value(a, b) for a, b in pairwise(nodes))
+        agree = all(a and b and same_value(a, b) for a, b in pairwise(nodes))
         if not agree:
             return _unsolved(nodes, text) if len(parts) == 2 else Opaque(text)
     if rest is parts:
