@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from agon_env.verifiers.math.brackets import split_top
+from agon_env.verifiers.math.brackets import balanced, split_top
 from agon_env.verifiers.math.expression import Node, UnreadableError, parse_expression
 from agon_env.verifiers.math.kinds import (
     Infinite,
@@ -116,6 +116,19 @@ _FOREIGN = re.compile(
 """Operators that math-verify may know and `expression` does not."""
 
 
+def _is_foreign(text: str) -> bool:
+    """True for a well-formed use of such an operator: a differential, a limit, a range."""
+    if not _FOREIGN.search(text) or not balanced(text):
+        return False
+    if re.search(r"\\(?:text|ldots|mod|pmod)(?![A-Za-z])", text):
+        return False
+    needs = {r"\\i*int": r"d\s*\\?[a-zA-Z]", r"\\lim": r"_.*\\to", r"\\(?:sum|prod)": r"_.*="}
+    return all(
+        re.search(mark, text) for operator, mark in needs.items()
+        if re.search(operator + "(?![A-Za-z])", text)
+    )  # fmt: skip
+
+
 def read_scalar(text: str) -> Value | None:
     """One expression with its percent sign or unit."""
     quantity = split_quantity(text)
@@ -126,8 +139,7 @@ def read_scalar(text: str) -> Value | None:
     body = body[:-2].strip() if percent else body
     node = parse_or_none(body)
     if node is None:
-        foreign = _FOREIGN.search(body) and "\\text" not in body and "\\ldots" not in body
-        return Scalar(body, None, None, percent, quantity.unit) if foreign else None
+        return Scalar(body, None, None, percent, quantity.unit) if _is_foreign(body) else None
     if quantity.scale != 1:
         node = ("mul", node, ("num", Fraction(quantity.scale)))
     if _has_sign(node):

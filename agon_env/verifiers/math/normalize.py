@@ -197,9 +197,17 @@ _WORD_FUNCTION = re.compile(rf"\\word\{{\s*({_FUNCTIONS})\s*\}}")
 _WORD = re.compile(r"\\word\{([^{}]*)\}")
 
 
+def _function(m: re.Match[str]) -> str:
+    """The command of a function name; "45 min" and "30 sec" at the end are units."""
+    ends = not re.search(r"[A-Za-z0-9({]", m.string[m.end() : m.end() + 40])
+    if m.group(1) in ("min", "sec") and ends and re.search(r"[\d})]\s*$", m.string[: m.start()]):
+        return m.group()
+    return f"\\{m.group(1)} "
+
+
 def _plain_names(text: str) -> str:
     r"""`sin` -> `\sin`, connecting words -> `\and`/`\or`, words -> `\text{...}`."""
-    text = _WORD_FUNCTION.sub(lambda m: f"\\{m.group(1)} ", text)
+    text = _WORD_FUNCTION.sub(_function, text)
     words: list[str] = []
 
     def park(m: re.Match[str]) -> str:
@@ -208,7 +216,7 @@ def _plain_names(text: str) -> str:
 
     text = _WORD.sub(park, text)
     text = re.sub(r"(?<![A-Za-z\\])(and|or)(?![A-Za-z])", r" \\\1 ", text)
-    text = _BARE_FUNCTION.sub(lambda m: f"\\{m.group(1)} ", text)
+    text = _BARE_FUNCTION.sub(_function, text)
     text = text.replace(r"\oo ", r"\infty ").replace(r"\lg ", r"\log_{10} ")
     text = re.sub(r"\\log\s*_\s*(?:e|\{\s*e\s*\})(?![A-Za-z])", r"\\ln ", text)
     return re.sub(r"\\word\{(\d+)\}", lambda m: _word(words[int(m.group(1))]), text)
