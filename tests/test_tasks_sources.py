@@ -489,6 +489,7 @@ def test_a_checked_gold_is_not_checked_again(hub: Hub, monkeypatch: pytest.Monke
         raise AssertionError("the gold was checked again")
 
     monkeypatch.setattr(golds_module, "default_pool", no_pool)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert load_problems("aime25", "test") == first
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agon_env.tasks.polynomials import (
+    derivative,
     draw_polynomial,
     latex,
     linear_latex,
@@ -165,13 +166,13 @@ def derivative_at(rng: np.random.Generator) -> Sketch:
     while value_at(g, at) == 0:
         at += 1
     product = bool(rng.integers(2))
+    below = 1 if product else value_at(g, at) ** 2
 
     def solve() -> str:
         import sympy
 
-        p, q = (sympy.Poly(c, sympy.Symbol("x")) for c in (f, g))
-        left, right = p.diff().eval(at) * q.eval(at), p.eval(at) * q.diff().eval(at)
-        return _answer(left + right if product else (left - right) / q.eval(at) ** 2)
+        p, q, dp, dq = (value_at(c, at) for c in (f, g, derivative(f), derivative(g)))
+        return _answer(sympy.Rational(dp * q + p * dq if product else dp * q - p * dq, below))
 
     h = (
         rf"\left({latex(f)}\right) \left({latex(g)}\right)"

@@ -34,13 +34,14 @@ def _load(split: str, *, name: str, repo: str, options: Mapping[str, str]) -> It
 def _fetch(split: str, *, name: str, repo: str, options: Mapping[str, str]) -> Any:
     """The `datasets.Dataset` of a split."""
     import datasets
+    from datasets.exceptions import DatasetNotFoundError
 
     place = {"path": repo, "name": options.get("config"), "revision": options.get("revision")}
     try:
         if "split" in options:
             return datasets.load_dataset(**place, split=options["split"])
         found = datasets.load_dataset(**place)
-    except (datasets.exceptions.DatasetNotFoundError, ConnectionError, FileNotFoundError) as error:
+    except (DatasetNotFoundError, ConnectionError, FileNotFoundError) as error:
         raise DataNotHereError(_not_here(name, repo, error)) from error
     hub_split = next((n for n in FILE_NAMES[split] if n in found), None)
     if hub_split is None:

@@ -32,6 +32,12 @@ def multiply(left: Sequence[int], right: Sequence[int]) -> list[int]:
     return [int(v) for v in np.convolve(left, right)]
 
 
+def derivative(coefficients: Sequence[int]) -> list[int]:
+    """Coefficients of the derivative; [0] for a constant."""
+    degree = len(coefficients) - 1
+    return [c * (degree - i) for i, c in enumerate(coefficients[:-1])] or [0]
+
+
 def value_at(coefficients: Sequence[int], x: int) -> int:
     """The polynomial at an integer, by Horner's rule."""
     value = 0
