@@ -8,9 +8,6 @@ import time
 from agon_env.types import Problem, Verdict
 from agon_env.verifiers import process
 
-GARBAGE_FD = 3
-"""The worker's descriptors are 0, 1, 2 (null), then the two pipes that it duplicated."""
-
 
 def judge_echo(problem: Problem, text: str) -> Verdict:
     """Right when the reply is the answer."""
@@ -49,6 +46,13 @@ def judge_obey(problem: Problem, text: str) -> Verdict:
         return True
     elif order == "pid":
         return Verdict(True, "match", str(os.getpid()))
+    elif order == "modules":
+        heavy = ("torch", "gymnasium", "pettingzoo", "sympy")
+        return Verdict(True, "match", " ".join(name for name in heavy if name in sys.modules))
+    elif order == "package":
+        import agon_env
+
+        return Verdict(True, "match", agon_env.Problem.__name__)
     elif order == "child":
         return Verdict(True, "match", str(_child_in_its_own_session()))
     return judge_echo(problem, text)

@@ -27,6 +27,7 @@ OBEY = Problem("p", "q", "good", verifier="test-obey")
 @pytest.fixture(scope="module", autouse=True)
 def judges():
     register("test-obey", pool_judges.judge_obey, limit_s=LIMIT_S)
+    register("test-patient", pool_judges.judge_obey, limit_s=60.0)
     register("test-inline", pool_judges.judge_echo, where="inline")
     register("test-missing", "no_such_module_anywhere:judge")
 
@@ -222,6 +223,17 @@ def test_close_leaves_no_process_and_cancels_what_waits():
     assert waiting.cancelled()
     with pytest.raises(RuntimeError, match="closed"):
         pool.submit(OBEY, "good")
+
+
+def test_a_worker_loads_only_what_judging_needs():
+    """Each replaced worker would pay for it: torch, environments, algebra that nobody asked for."""
+    with VerifierPool(workers=1) as pool:
+        assert pool.submit(OBEY, "modules").result().answer == ""
+
+
+def test_a_judge_may_use_the_whole_package(pool):
+    patient = Problem("p", "q", "good", verifier="test-patient")
+    assert pool.submit(patient, "package").result().answer == "Problem"
 
 
 def test_a_worker_is_recycled_after_its_share():
