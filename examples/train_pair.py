@@ -21,7 +21,7 @@ from learners.config import PairConfig
 from learners.engines import Sampling
 from learners.evaluate import Evaluation
 from learners.grpo import GRPOConfig
-from learners.monitor import Monitor, evaluation_table
+from learners.monitor import Monitor, evaluation_tables
 from learners.optim import OptimConfig
 from learners.pair import Pair, PairTrainer, chosen_drafter
 from learners.policy import LoRA
@@ -143,7 +143,7 @@ def main(args: Args) -> None:
     after = trainer.train(Monitor(console))
     before = before_training(trainer.folder)
     drafter = chosen_drafter(trainer.folder, trainer.step)
-    console.print(evaluation_table(before, after, drafter, trainer.config.task))
+    console.print(evaluation_tables(before, after, drafter, trainer.config.task))
     for file in write_report(args.run):
         console.print(f"wrote {file}", highlight=False)
     if trainer.folder.checkpoints():

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from types import TracebackType
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import (
@@ -19,7 +20,8 @@ from rich.progress import (
 from rich.table import Table
 from transformers.utils import logging as transformers_logging
 
-from learners.evaluate import Evaluation
+from agon_env.types import AGENTS, AgentID
+from learners.evaluate import Evaluation, Stage
 
 _COLUMNS = (
     ("step", "step", "{:.0f}"),
@@ -121,50 +123,59 @@ def _cell(metrics: Mapping[str, float], key: str | tuple[str, ...], form: str) -
     return "/".join(form.format(metrics[k]) if k in metrics else "-" for k in keys)
 
 
-def evaluation_table(before: Evaluation, after: Evaluation, drafter: str, task: str) -> Table:
-    """The table of a finished run.
+def evaluation_tables(before: Evaluation, after: Evaluation, drafter: AgentID, task: str) -> Group:
+    """The tables of a finished run, 80 columns wide.
 
     Args:
         before: The untrained pair on the test problems.
         after: The trained pair on the same problems.
-        drafter: Who drafts in the direction that validation chose.
+        drafter: Who drafts in the direction that validation chose; marked by a star.
         task: For the title.
     """
-    table = Table(
-        title=f"{task}: pass@1 on {after.problems} held-out problems, % with 95% interval",
-        title_justify="left",
-    )
-    for name in ("method", "untrained", "trained", "conversion", "corruption", "well-formed"):
-        table.add_column(name, justify="left" if name == "method" else "right")
-    table.add_column("tokens", justify="right")
-    for agent, stage in after.alone.items():
-        table.add_row(
-            f"{agent} alone",
-            str(before.alone[agent].correct),
-            str(stage.correct),
-            "",
-            "",
-            f"{100 * stage.well_formed.value:.0f}%",
-            f"{stage.tokens:.0f}",
-        )
-    for cascade in after.cascades:
-        untrained = before.cascade(cascade.drafter)
-        chosen = " (chosen on validation)" if cascade.drafter == drafter else ""
-        table.add_row(
-            f"{cascade.drafter} drafts, {cascade.solver} solves{chosen}",
-            str(untrained.solution.correct),
-            str(cascade.solution.correct),
-            str(cascade.conversion),
-            str(cascade.corruption),
-            f"{100 * cascade.solution.well_formed.value:.0f}%",
-            f"{cascade.tokens:.0f}",
-            style="bold" if chosen else None,
-        )
     unscored = sum(stage.unscored for stage in after.alone.values())
     cut = max(stage.unfinished.value for stage in after.alone.values())
-    table.caption = (
-        f"conversion: P(right | draft wrong), corruption: P(wrong | draft right), trained; tokens: "
-        f"sampled per problem, both stages; cut by the length limit: at most {100 * cut:.1f}%; "
-        f"unscored: {unscored}"
+    notes = (
+        "* direction chosen on validation problems. tokens: sampled per problem, all stages. "
+        f"cut by the length limit: at most {100 * cut:.1f}%. unscored replies: {unscored}."
     )
+    title = f"{task}: pass@1 on {after.problems} held-out problems, % [95% interval]"
+    return Group(
+        _accuracy_table(title, before, after, drafter), _reading_table(before, after), notes
+    )
+
+
+def _accuracy_table(title: str, before: Evaluation, after: Evaluation, drafter: AgentID) -> Table:
+    """Pass@1 of each model alone and of both cascades."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("drafts > solves")
+    for name in ("untrained", "trained", "form", "tokens"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for agent in AGENTS:
+        stages = (before.alone[agent], after.alone[agent])
+        table.add_row(f"{agent} alone", *_accuracy_cells(stages, after.alone[agent].tokens))
+    for old, new in zip(before.cascades, after.cascades, strict=True):
+        chosen = new.drafter == drafter
+        name = f"{new.drafter} > {new.solver}{' *' if chosen else ''}"
+        cells = _accuracy_cells((old.solution, new.solution), new.tokens)
+        table.add_row(name, *cells, style="bold" if chosen else None)
+    return table
+
+
+def _accuracy_cells(stages: tuple[Stage, Stage], tokens: float) -> tuple[str, ...]:
+    old, new = stages
+    form = f"{100 * new.well_formed.value:.0f}%"
+    return str(old.correct), str(new.correct), form, f"{tokens:.0f}"
+
+
+def _reading_table(before: Evaluation, after: Evaluation) -> Table:
+    """What the solver makes of its draft."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1))
+    table.add_column("drafts > solves")
+    table.add_column("pair")
+    table.add_column("P(right | draft wrong)", justify="right", no_wrap=True)
+    table.add_column("P(wrong | draft right)", justify="right", no_wrap=True)
+    for name, evaluation in (("untrained", before), ("trained", after)):
+        for c in evaluation.cascades:
+            rates = (str(c.conversion), str(c.corruption))
+            table.add_row(f"{c.drafter} > {c.solver}", name, *rates)
     return table

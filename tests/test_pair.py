@@ -16,7 +16,7 @@ from rich.console import Console
 from agon_env.records import read_episodes
 from learners.config import PairConfig
 from learners.engines import Sampling
-from learners.monitor import Monitor, evaluation_table
+from learners.monitor import Monitor, evaluation_tables
 from learners.pair import Pair, PairTrainer, chosen_drafter
 from learners.policy import LoRA
 from learners.report import transcripts_page, write_report
@@ -148,12 +148,12 @@ def test_the_loaded_pair_has_the_trained_weights(tmp_path: Path) -> None:
 def test_the_final_table_names_every_row(finished: Path) -> None:
     trainer = PairTrainer.resume(finished)
     evaluation = trainer.evaluate("test", Monitor(Console(quiet=True)))
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(evaluation_table(evaluation, evaluation, "agent_1", "probe"))
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(evaluation_tables(evaluation, evaluation, "agent_1", "probe"))
     text = console.export_text()
-    for row in ("agent_0 alone", "agent_1 alone", "agent_0 drafts, agent_1 solves"):
+    for row in ("agent_0 alone", "agent_1 alone", "agent_0 > agent_1 ", "agent_1 > agent_0 *"):
         assert row in text
-    assert "agent_1 drafts, agent_0 solves (chosen on validation)" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
 
 
 def test_the_report_is_written_and_escapes_model_text(finished: Path) -> None:
