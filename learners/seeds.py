@@ -6,13 +6,14 @@ A resumed run, another batch size or another rank draws the same numbers for the
 
 from __future__ import annotations
 
-import zlib
-
-import numpy as np
+import hashlib
 
 
 def stream_seed(*key: int | str) -> int:
-    """A 63-bit seed for a key such as (run seed, "rollout", step, "agent_0")."""
-    words = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key]
-    state = np.random.SeedSequence(words).generate_state(1, np.uint64)[0]
-    return int(state) >> 1
+    """A 63-bit seed for a key such as (run seed, "rollout", step, "agent_0").
+
+    Parts, their order, number and type all matter. Hashed, because numpy's own mixing of a
+    sequence of integers takes (0,) and (0, 0) for the same.
+    """
+    text = repr([part if isinstance(part, str) else int(part) for part in key])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1

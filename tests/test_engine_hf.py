@@ -19,8 +19,9 @@ from learners.policy import Policy
 ROUNDING = 5e-5
 """Between the trainer's and the engine's log-probs in float32, nats."""
 EXACT = {"qwen3_5": ROUNDING}
-"""The same for float64 weights where it is above 1e-6: the recurrence of Qwen 3.5 is float32 inside,
-and its chunked form (training) adds in another order than its step by step form (decoding)."""
+"""The same for float64 weights where it is above 1e-6: the recurrence of Qwen 3.5 is float32
+inside, and its chunked form (training) adds in another order than its step by step form (decoding).
+"""
 
 
 def prompts(*lengths: int, seed: int = 0) -> list[list[int]]:

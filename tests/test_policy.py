@@ -82,6 +82,12 @@ def test_control_tokens_spelled_in_a_message_stay_text():
         assert player.encode(attack).ids.count(SPECIAL.index(token)) == count
 
 
+def test_template_arguments_reach_the_template():
+    player = Policy(tiny_model("llama"), tokenizer(), template_kwargs={"enable_thinking": False})
+    player.tokenizer.chat_template = "{% if enable_thinking %}<think>{% else %}no{% endif %}"
+    assert player.encode(CHAT) == Prompt(tuple(ids_of(player, "no")))
+
+
 def test_without_a_chat_template_the_contents_are_the_prompt():
     player = policy(chat=None)
     assert player.encode(CHAT).ids == tuple(ids_of(player, "Be brief.\n\n2 + 2?\n\n"))
