@@ -162,7 +162,7 @@ class _Reader:
                 below.append(self.signed_factor())
             elif self.take("\\mod"):
                 above, below = [("fn", "mod", _quotient(above, below), self.signed_factor())], []
-            elif self.starts_factor() or (self.after_factorial() and self.peek().isdigit()):
+            elif self.starts_factor() or self.number_may_follow(above[-1]):
                 above.append(self.power())
             else:
                 return _quotient(above, below)
@@ -183,8 +183,11 @@ class _Reader:
             return name in GREEK | FUNCTIONS | MANY | ACCENT or name in _FACTORS
         return token.isalpha() or token in ("(", "[", "{")
 
-    def after_factorial(self) -> bool:
-        return self.text[: self.at].rstrip().endswith("!")
+    def number_may_follow(self, last: Node) -> bool:
+        """True before the 5 of `5!5!` and the second 2 of `2^x2^y`."""
+        before = self.text[max(self.at - 2, 0) : self.at].rstrip()[-1:]
+        power = last[0] == "pow" and (before.isalpha() or before == "}")
+        return self.peek().isdigit() and (before == "!" or power)
 
     def power(self) -> Node:
         node = self.atom()
@@ -293,7 +296,7 @@ class _Reader:
 
     def subscript(self) -> str | Node:
         """The subscript as part of a name, or as an expression when it holds a letter."""
-        if m := re.compile(r"\s*(\d)").match(self.text, self.at):
+        if m := re.compile(r"\s*(\d+)").match(self.text, self.at):
             self.at = m.end()
             return m.group(1)
         word = re.compile(r"\s*\{\s*(\d+|\\text\{[^{}]*\})\s*\}").match(self.text, self.at)

@@ -26,6 +26,12 @@ from agon_env.verifiers.math.units import split_quantity
 from agon_env.verifiers.math.words import canonical_words, number_of_words, plain_words
 
 _REALS = re.compile(r"^\\R$")
+_NUMBER_SETS = {
+    "\\Z": "all integers",
+    "\\N": "natural numbers",
+    "\\Q": "rational numbers",
+    "\\C": "complex numbers",
+}
 _INFINITY = re.compile(r"^([+-]?)\s*\\infty$")
 
 
@@ -35,6 +41,8 @@ def read_constant(text: str) -> Value | None:
         return Infinite(-1 if m.group(1) == "-" else 1)
     if _REALS.match(text):
         return REALS
+    if text in _NUMBER_SETS:
+        return Words(_NUMBER_SETS[text])
     if re.fullmatch(r"\\emptyset|\\\{\s*\\\}", text):
         return Items("set", ())
     return None
@@ -105,6 +113,8 @@ def read_ratio(text: str) -> Value | None:
     if any(node is None for node in nodes):
         return Opaque(text)
     clock = bare if _CLOCK.match(bare) or half else None
+    if half and bare.isdecimal():
+        clock = f"{bare}:00"
     return Ratio(tuple(nodes), clock, f"{half.group(1).lower()}m" if half else "")  # type: ignore[arg-type]
 
 

@@ -131,6 +131,8 @@ def _strip_layout(text: str) -> str:
     text = re.sub(r"\\\\\s*(?:\[[\d.]+\s*[a-z]{2}\])?", r"\\cr ", text)
     text = re.sub(r"\\+\s*$", "", text)
     text = re.sub(r"(?<=\d)(?:\{,\}|,\\!|\\,|\\!|\\;|\\ |~)(?=\d{3}(?!\d))", "\u2009", text)
+    text = re.sub(r"\{([^{}]*)\\over(?![A-Za-z])([^{}]*)\}", r"\\frac{\1}{\2}", text)
+    text = re.sub(r"^([^{}]{1,99})\\over(?![A-Za-z])([^{}]{1,99})$", r"\\frac{\1}{\2}", text)
     text = _DROPPED.sub("", text)
     text = re.sub(r"\\textcolor\s*\{[^{}]*\}", "", text)
     text = re.sub(r"\\left\s*\\\{|\\left\s*\\lbrace", r"\\{", text)
@@ -200,7 +202,8 @@ _WORD = re.compile(r"\\word\{([^{}]*)\}")
 def _function(m: re.Match[str]) -> str:
     """The command of a function name; "45 min" and "30 sec" at the end are units."""
     ends = not re.search(r"[A-Za-z0-9({]", m.string[m.end() : m.end() + 40])
-    if m.group(1) in ("min", "sec") and ends and re.search(r"[\d})]\s*$", m.string[: m.start()]):
+    before = m.string[max(0, m.start() - 9) : m.start()]
+    if m.group(1) in ("min", "sec") and ends and re.search(r"[\d})]\s*$", before):
         return m.group()
     return f"\\{m.group(1)} "
 

@@ -90,10 +90,10 @@ def _points(variables: list[str], *, integers: bool) -> list[dict[str, Any]]:
 
 
 def _needs_integers(node: Node) -> bool:
-    """True for sums up to a symbol, floors, remainders and powers of a negative constant."""
+    """True for sums up to a symbol, common divisors and powers of a negative constant."""
     if node[0] in ("sum", "prod") and names(node[3]) | names(node[4]):
         return True
-    if node[0] == "fn" and node[1] in ("floor", "ceil", "mod", "gcd", "lcm", "binom"):
+    if node[0] == "fn" and node[1] in ("gcd", "lcm"):
         return True
     if node[0] == "pow" and names(node[2]) - CONSTANTS and not names(node[1]):
         base = exact_value(node[1])

@@ -84,7 +84,7 @@ _BARE = (
     " weeks month months year years mph meter meters metre metres inch inches foot feet ft yard"
     " yards mile miles gram grams liter liters litre litres dollar dollars cent cents degree"
     " degrees unit units radian radians centimeters kilometers kilograms square cubic people"
-    " students points"
+    " students points USD"
 ).split()
 """Units that need no text command behind a number; single letters are variables there."""
 

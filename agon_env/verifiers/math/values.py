@@ -260,6 +260,7 @@ def _bracketed(text: str, depth: int) -> Value | None:
     if (m := _ISO.match(text)) and text[0] + text[-1] in ("][", "]]", "[["):
         opener = "(" if m.group(1) == "]" else "["
         text = opener + m.group(2) + (")" if m.group(3) == "[" else "]")
+    text = re.sub(r"(?<=[)\]])\s*\^\s*\{?\s*(?:T|\\top)\s*\}?$", "", text)
     for opener, closer in _PAIRS:
         if text.startswith(opener) and text.endswith(closer) and len(text) > len(opener):
             inner = text[len(opener) : -len(closer)].strip()
@@ -375,11 +376,17 @@ def _approximate(text: str, parts: list[str], operators: list[str], depth: int) 
     return value if close else Opaque(text)
 
 
+_NAME = re.compile(
+    r"\|?[A-Z]{2,4}\|?|\([a-z](?:\s*,\s*[a-z])+\)|m?\s*\\angle\s*[A-Z]{1,3}|\\frac\{d\w?\}\{d\w\}"
+)
+"""Names that are no symbols: a segment AB, a point (x, y), an angle, a derivative."""
+
+
 def _name(text: str) -> bool:
     """True for what can name a value: a symbol, f(x), an angle, a word, a determinant."""
     if words := plain_words(text):
         return not HEDGES & set(tokens_of(words))
-    if re.fullmatch(r"\|?[A-Z]{2,4}\|?|\([a-z](?:\s*,\s*[a-z])+\)", text):
+    if _NAME.fullmatch(text):
         return True
     node = parse_or_none(text)
     return node is not None and node[0] in ("sym", "call") and text not in ("e", "i", "\\pi")

@@ -26,6 +26,8 @@ _SYNONYMS = {
     "all real numbers": "all real numbers|all reals|real numbers|the real numbers|all real x|"
     "all real number|any real number|every real number|set of real numbers|"
     "the set of real numbers|the set of all real numbers|set of all real numbers",
+    "all integers": "all integers|integers|the integers|any integer|every integer|"
+    "the set of integers|set of integers|the set of all integers",
     "infinity": "infinity|infinite|positive infinity|plus infinity|diverges to infinity|inf|"
     "infinitely many",
     "negative infinity": "negative infinity|minus infinity|diverges to negative infinity",
@@ -170,7 +172,7 @@ def _says(gold: list[str], answer: list[str]) -> bool:
         return False
     if (set(answer) - set(gold)) & HEDGES:
         return False
-    core = [token for token in gold if token not in _ARTICLES]
+    core = gold[1:] if gold[0] in _ARTICLES else gold
     for start in range(len(answer) - len(core) + 1):
         before, after = answer[:start], answer[start + len(core) :]
         while before and before[-1] in _ARTICLES:
