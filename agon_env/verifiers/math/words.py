@@ -135,11 +135,6 @@ def same_words(gold: str, answer: str) -> bool:
     return _same_members(gold, answer) or _says(tokens_of(gold), tokens_of(answer))
 
 
-def is_yes_no(words: str) -> bool:
-    """True when the words start with a decision."""
-    return _leading_decision(words) is not None
-
-
 def _leading_decision(words: str) -> str | None:
     """ "yes" or "no" from the first token; None when undecided ("yes or no", "yes/no")."""
     tokens = tokens_of(words)
