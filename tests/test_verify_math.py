@@ -126,6 +126,7 @@ def test_the_content_of_a_choice_is_no_answer_where_no_choices_are_listed():
     [
         (r"Find $7^{3}-7^{2}$.", "294", r"7^{3}-7^{2}", False),
         (r"Find $7^{3}-7^{2}$.", "294", "294", True),
+        (r"Find $7^{3}-7^{2}-287$.", "7", r"7^{3}-7^{2}-287", False),
         (r"Simplify $\frac{x^2-1}{x-1}$.", "x+1", r"\frac{x^2-1}{x-1}", False),
         (r"Simplify $\frac{x^2-1}{x-1}$.", "x+1", "1+x", True),
         (r"Is $\frac{1}{2}$ or $0.4$ larger?", "0.5", r"\frac{1}{2}", True),

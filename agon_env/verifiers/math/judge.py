@@ -237,4 +237,5 @@ def _copied(answer: str, gold: str, question: str) -> bool:
         return False
     copy, target, asked = squeeze(answer), squeeze(gold), squeeze(canonical(question))
     unfinished = len(copy) >= 5 and len(copy) > len(target) and not _FINAL_FORM.fullmatch(copy)
-    return unfinished and copy in asked and target not in asked
+    gold_is_copied = len(target) > 3 and target in asked
+    return unfinished and copy in asked and not gold_is_copied
