@@ -207,18 +207,23 @@ def warm_up_pair(
     """Both tiny models, each trained in a process of its own with one thread.
 
     The processes are spawned, so a script that calls this needs the usual
-    `if __name__ == "__main__":`. Folders that exist are taken as they are: their names hold the
-    family, the seed and a hash of the recipe.
+    `if __name__ == "__main__":`. Folders that exist are taken as they are (see `folder_name`).
 
     Returns:
         The folders of the Qwen 3 and the Gemma 3 model, below `out_dir`.
     """
     recipe = recipe or WarmUp()
-    folders = {kind: Path(out_dir) / _folder_name(kind, seed, recipe) for kind in KINDS}
+    folders = {kind: Path(out_dir) / folder_name(kind, seed, recipe) for kind in KINDS}
     missing = {kind: folder for kind, folder in folders.items() if not folder.exists()}
     if missing:
         _warm_up_in_processes(missing, seed, recipe, quiet=quiet)
     return folders["qwen3"], folders["gemma3"]
+
+
+def folder_name(kind: Kind, seed: int, recipe: WarmUp) -> str:
+    """Where a pair keeps a model: the family, the seed, and a hash of all that shaped it."""
+    identity = json.dumps(_identity(kind, seed, recipe), sort_keys=True)
+    return f"{kind}-seed{seed}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
 
 
 def _warm_up_in_processes(
@@ -272,8 +277,3 @@ def _work(kind: Kind, seed: int, folder: Path, recipe: WarmUp) -> None:
 
 def _identity(kind: Kind, seed: int, recipe: WarmUp) -> dict[str, Any]:
     return {"kind": kind, "seed": seed, "recipe": asdict(recipe)}
-
-
-def _folder_name(kind: Kind, seed: int, recipe: WarmUp) -> str:
-    identity = json.dumps(_identity(kind, seed, recipe), sort_keys=True)
-    return f"{kind}-seed{seed}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"

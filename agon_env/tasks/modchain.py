@@ -163,7 +163,7 @@ MODCHAIN_TEMPLATE = ModchainTemplate()
 
 
 def _draw(lengths: tuple[int, ...], rng: np.random.Generator) -> Sketch:
-    length = int(rng.choice(lengths))
+    length = lengths[rng.integers(len(lengths))]
     chosen = rng.permutation(len(OPERATIONS))[:length]
     chain = Chain(int(rng.integers(MODULUS)), tuple(OPERATIONS[i] for i in chosen))
     return Sketch(
