@@ -17,13 +17,14 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
+from learners.cascade import Pair, chosen_drafter
 from learners.config import PairConfig
 from learners.engines import Sampling
 from learners.evaluate import Evaluation
 from learners.grpo import GRPOConfig
 from learners.monitor import Monitor, evaluation_tables
 from learners.optim import OptimConfig
-from learners.pair import Pair, PairTrainer, chosen_drafter
+from learners.pair import PairTrainer
 from learners.policy import LoRA
 from learners.report import write_report
 from learners.run_folder import EVALUATIONS, RunFolder

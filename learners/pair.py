@@ -1,35 +1,29 @@
-"""Two policies and a task -> a trained pair: the loop of the paper, its checkpoints, its use.
+"""Two policies and a task -> a trained pair: the loop of the paper and its checkpoints.
 
 One step: draw problems, play N matches on each (one model drafts, the other reads and solves), pay
 both by the comparative reward, update both, and swap roles. `PairTrainer` is that loop with
-evaluation, logging and resume; `Pair` is the trained cascade.
+evaluation, logging and resume; `cascade.Pair` is its result in use.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from agon_env.prompts import template_for
 from agon_env.records import episode_to_json
-from agon_env.rules import Match
-from agon_env.tasks import find_task, load_problems
+from agon_env.tasks import load_problems
 from agon_env.tasks.sampler import ProblemSampler
-from agon_env.types import AGENTS, AgentID, Problem, rival_of
+from agon_env.types import AGENTS, Problem
 from agon_env.vector import vector_env
+from learners.cascade import Pair, chosen_drafter, players_of
 from learners.config import PairConfig
-from learners.engines import Engine, HFEngine, Sampling
 from learners.evaluate import Evaluation, evaluate
 from learners.grpo import GRPO
 from learners.monitor import Monitor
-from learners.policy import Policy, policy_pair
-from learners.rollout import Player, Rollout, play
+from learners.rollout import Rollout, play
 from learners.run_folder import (
     EPISODES,
     EVALUATIONS,
@@ -37,7 +31,6 @@ from learners.run_folder import (
     RunFolder,
     load_tensors,
     save_tensors,
-    step_of,
 )
 from learners.seeds import stream_seed
 from learners.step_metrics import rollout_metrics
@@ -202,6 +195,14 @@ class PairTrainer:
         monitor.evaluation(self.step, split, result)
         return result
 
+    def pair(self) -> Pair:
+        """The pair as it is now; the direction is that of the last validation result.
+
+        Raises:
+            ValueError: There is no validation result yet.
+        """
+        return Pair(self.players, chosen_drafter(self.folder, self.step), self.config)
+
     def close(self) -> None:
         """Release the run's folder; the trainer must not be used to train afterwards."""
         self.folder.unlock()
@@ -243,121 +244,6 @@ class PairTrainer:
         for episode in episodes[::stride][:keep]:
             line = json.loads(episode_to_json(episode, {"step": self.step}))
             self.folder.append(EPISODES, line)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the cascade said about one question."""
-
-    text: str
-    """The final answer as read from the solution; "" when it has none."""
-    draft: str
-    """The drafter's whole reply."""
-    solution: str
-    """The solver's whole reply."""
-
-
-class Pair:
-    """A trained pair as a two-stage cascade: one model drafts, the other reads and answers."""
-
-    def __init__(
-        self, players: Mapping[AgentID, Player], drafter: AgentID, config: PairConfig
-    ) -> None:
-        self.players, self.drafter, self.config = players, drafter, config
-
-    @classmethod
-    def load(cls, run: str | Path, *, drafter: AgentID | None = None) -> Pair:
-        """Load a run's newest checkpoint.
-
-        Args:
-            run: Folder that `PairTrainer` wrote.
-            drafter: Who drafts; None takes the direction that was better on validation.
-
-        Raises:
-            FileNotFoundError: The folder holds no run, or the run has no checkpoint yet.
-        """
-        folder = RunFolder(run)
-        config = PairConfig.from_dict(folder.config())
-        checkpoint = folder.latest_checkpoint()
-        if checkpoint is None:
-            raise FileNotFoundError(f"{run} has no checkpoint yet; train it first")
-        players = players_of(config)
-        for agent, player in players.items():
-            player.policy.load_weights(checkpoint / agent)
-        if drafter is None:
-            drafter = chosen_drafter(folder, step_of(checkpoint))
-        rival_of(drafter)  # refuses an unknown id
-        return cls(players, drafter, config)
-
-    def answer(self, question: str, *, seed: int = 0) -> Answer:
-        """Answer one question."""
-        return self.batch([question], seed=seed)[0]
-
-    def batch(self, questions: Sequence[str], *, seed: int = 0) -> list[Answer]:
-        """Answer several questions at once.
-
-        Args:
-            questions: Texts as the task asks them.
-            seed: Seeds the sampling; the same seed gives the same answers.
-        """
-        task = find_task(self.config.task)
-        problems = [
-            Problem(id=str(i), question=question, answer="", verifier=task.verifier)
-            for i, question in enumerate(questions)
-        ]
-        matches = [
-            Match(p, (self.drafter,), task.template or template_for(p), self.config.reveal)
-            for p in problems
-        ]
-        for number, agent in enumerate((self.drafter, rival_of(self.drafter))):
-            chats = [match.template.messages(match.observe(agent)) for match in matches]
-            replies = self.players[agent].reply(chats, stream_seed(seed, number))
-            matches = [
-                match.play(agent, text)
-                for match, (_, _, text) in zip(matches, replies, strict=True)
-            ]
-        return [_answer_of(match) for match in matches]
-
-
-def players_of(config: PairConfig, engine: Engine | None = None) -> dict[AgentID, Player]:
-    """The two players that a config describes, untrained."""
-    device = config.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    policies: tuple[Policy, Policy] = policy_pair(
-        config.models,
-        lora=config.lora,
-        noise=config.adapter_noise,
-        seed=config.seed,
-        dtype=config.dtype,
-        device=device,
-    )
-    sampling: Sampling = config.sampling
-    return {
-        agent: Player(policy, engine or HFEngine(), sampling)
-        for agent, policy in zip(AGENTS, policies, strict=True)
-    }
-
-
-def chosen_drafter(folder: RunFolder, step: int) -> AgentID:
-    """Who drafts in the direction that was better on validation, up to this step.
-
-    Raises:
-        ValueError: The run has no validation result up to that step.
-    """
-    found: dict[str, Any] | None = None
-    for line in folder.lines(EVALUATIONS):
-        if line["split"] == "validation" and line["step"] <= step:
-            found = line
-    if found is None:
-        raise ValueError(f"{folder.path} has no validation result; pass drafter='agent_0'")
-    return Evaluation.from_dict(found["evaluation"]).best_direction.drafter
-
-
-def _answer_of(match: Match) -> Answer:
-    draft, solution = match.turns
-    reply = match.template.read(match.problem, solution.reply)
-    return Answer(text=reply.answer or "", draft=draft.reply, solution=solution.reply)
 
 
 def _due(step: int, every: int) -> bool:

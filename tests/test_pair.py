@@ -14,10 +14,11 @@ import torch
 from rich.console import Console
 
 from agon_env.records import read_episodes
+from learners.cascade import Pair, chosen_drafter
 from learners.config import PairConfig
 from learners.engines import Sampling
 from learners.monitor import Monitor, evaluation_tables
-from learners.pair import Pair, PairTrainer, chosen_drafter
+from learners.pair import PairTrainer
 from learners.policy import LoRA
 from learners.report import transcripts_page, write_report
 from learners.run_folder import RunFolder

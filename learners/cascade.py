@@ -1,0 +1,140 @@
+"""A trained pair as a two-stage cascade: one model drafts, the other reads and answers.
+
+Loads what `PairTrainer` wrote and plays the game's own rules, so a deployed solver sees exactly the
+prompts it was trained on. Cost: two generations per question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agon_env.prompts import template_for
+from agon_env.rules import Match
+from agon_env.tasks import find_task
+from agon_env.types import AGENTS, AgentID, Problem, rival_of
+from learners.config import PairConfig
+from learners.engines import HFEngine
+from learners.evaluate import Evaluation
+from learners.policy import policy_pair
+from learners.rollout import Player
+from learners.run_folder import EVALUATIONS, RunFolder, step_of
+from learners.seeds import stream_seed
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the cascade said about one question."""
+
+    text: str
+    """The final answer as read from the solution; "" when it has none."""
+    draft: str
+    """The drafter's whole reply."""
+    solution: str
+    """The solver's whole reply."""
+
+
+class Pair:
+    """A trained pair as a two-stage cascade: one model drafts, the other reads and answers."""
+
+    def __init__(
+        self, players: Mapping[AgentID, Player], drafter: AgentID, config: PairConfig
+    ) -> None:
+        self.players, self.drafter, self.config = players, drafter, config
+
+    @classmethod
+    def load(cls, run: str | Path, *, drafter: AgentID | None = None) -> Pair:
+        """Load a run's newest checkpoint.
+
+        Args:
+            run: Folder that `PairTrainer` wrote.
+            drafter: Who drafts; None takes the direction that was better on validation.
+
+        Raises:
+            FileNotFoundError: The folder holds no run, or the run has no checkpoint yet.
+        """
+        folder = RunFolder(run)
+        config = PairConfig.from_dict(folder.config())
+        checkpoint = folder.latest_checkpoint()
+        if checkpoint is None:
+            raise FileNotFoundError(f"{run} has no checkpoint yet; train it first")
+        players = players_of(config)
+        for agent, player in players.items():
+            player.policy.load_weights(checkpoint / agent)
+        if drafter is None:
+            drafter = chosen_drafter(folder, step_of(checkpoint))
+        rival_of(drafter)  # refuses an unknown id
+        return cls(players, drafter, config)
+
+    def answer(self, question: str, *, seed: int = 0) -> Answer:
+        """Answer one question."""
+        return self.batch([question], seed=seed)[0]
+
+    def batch(self, questions: Sequence[str], *, seed: int = 0) -> list[Answer]:
+        """Answer several questions at once.
+
+        Args:
+            questions: Texts as the task asks them.
+            seed: Seeds the sampling; the same seed gives the same answers.
+        """
+        task = find_task(self.config.task)
+        problems = [
+            Problem(id=str(i), question=question, answer="", verifier=task.verifier)
+            for i, question in enumerate(questions)
+        ]
+        matches = [
+            Match(p, (self.drafter,), task.template or template_for(p), self.config.reveal)
+            for p in problems
+        ]
+        for number, agent in enumerate((self.drafter, rival_of(self.drafter))):
+            chats = [match.template.messages(match.observe(agent)) for match in matches]
+            replies = self.players[agent].reply(chats, stream_seed(seed, number))
+            matches = [
+                match.play(agent, text)
+                for match, (_, _, text) in zip(matches, replies, strict=True)
+            ]
+        return [_answer_of(match) for match in matches]
+
+
+def players_of(config: PairConfig) -> dict[AgentID, Player]:
+    """The two players that a config describes, untrained."""
+    device = config.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    policies = policy_pair(
+        config.models,
+        lora=config.lora,
+        noise=config.adapter_noise,
+        seed=config.seed,
+        dtype=config.dtype,
+        device=device,
+    )
+    return {
+        agent: Player(policy, HFEngine(), config.sampling)
+        for agent, policy in zip(AGENTS, policies, strict=True)
+    }
+
+
+def chosen_drafter(folder: RunFolder, step: int) -> AgentID:
+    """Who drafts in the direction that was better on validation, up to this step.
+
+    Raises:
+        ValueError: The run has no validation result up to that step.
+    """
+    found: dict[str, Any] | None = None
+    for line in folder.lines(EVALUATIONS):
+        if line["split"] == "validation" and line["step"] <= step:
+            found = line
+    if found is None:
+        raise ValueError(f"{folder.path} has no validation result; pass drafter='agent_0'")
+    return Evaluation.from_dict(found["evaluation"]).best_direction.drafter
+
+
+def _answer_of(match: Match) -> Answer:
+    draft, solution = match.turns
+    reply = match.template.read(match.problem, solution.reply)
+    return Answer(text=reply.answer or "", draft=draft.reply, solution=solution.reply)
