@@ -108,6 +108,24 @@ def test_difficulty_grows_with_the_level() -> None:
     assert means[0] < means[1] < means[2]
 
 
+def test_the_easy_prompt_shows_replies_that_are_right_and_well_formed() -> None:
+    template = find_task("arithmetic-easy").template
+    seen = {"role": "solver", "problem": "What is 1 + 1?", "draft": "1 plus 1.\n[withheld]"}
+    plain = {**seen, "role": "drafter", "draft": ""}
+    for observation in (seen, plain):
+        *shots, last = template.messages(observation)
+        assert [m["role"] for m in shots] == ["user", "assistant"] * 3
+        assert "What is 1 + 1?" in last["content"]
+        assert (seen["draft"] in last["content"]) is (observation is seen)
+        for question, reply in zip(shots[::2], shots[1::2], strict=True):
+            text = question["content"].partition("?")[0].removeprefix("What is ")
+            problem = Problem("shot", question["content"], str(sympy.sympify(text)))
+            assert judge_math(problem, reply["content"]).correct is True
+            read = template.read(problem, reply["content"])
+            assert read.well_formed
+            assert problem.answer not in read.summary.split()
+
+
 @pytest.mark.parametrize("outer", ["exp", "sin", "cos"])
 def test_an_antiderivative_by_parts_differentiates_back(outer: str) -> None:
     x = sympy.Symbol("x")

@@ -78,10 +78,10 @@ def test_shares_add_up_and_follow_the_weights() -> None:
 
 def test_a_mixture_is_a_task_with_disjoint_splits() -> None:
     register_mixture(
-        "mixed", {"arithmetic-easy": 3, "algebra-easy": 1}, sizes={"train": 40, "test": 8}
+        "mixed", {"arithmetic-medium": 3, "algebra-easy": 1}, sizes={"train": 40, "test": 8}
     )
     train, test = load_problems("mixed", "train"), load_problems("mixed", "test")
-    assert Counter(p.source for p in train) == {"arithmetic-easy": 30, "algebra-easy": 10}
+    assert Counter(p.source for p in train) == {"arithmetic-medium": 30, "algebra-easy": 10}
     assert not {p.question for p in train} & {p.question for p in test}
     assert load_problems("mixed", "train") == train
     assert [p.id for p in load_problems("mixed", "train", seed=1)] != [p.id for p in train]
@@ -89,7 +89,7 @@ def test_a_mixture_is_a_task_with_disjoint_splits() -> None:
 
 def test_a_mixture_of_different_templates_is_refused() -> None:
     with pytest.raises(ValueError, match="different prompt templates"):
-        register_mixture("mixed", {"arithmetic-easy": 1, "modchain-easy": 1})
+        register_mixture("mixed", {"arithmetic-medium": 1, "modchain-easy": 1})
 
 
 def mixture() -> MixtureSampler:

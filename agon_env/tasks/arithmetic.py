@@ -2,8 +2,8 @@
 
 An expression is a random tree of operations; its value is computed on the tree with Python
 integers, never by evaluating text. Division is always exact and results stay small enough to write
-down. The levels: easy is one operation (within reach of a 135M-parameter LLM), hard is nine to
-twelve, nested.
+down. The levels: easy is one operation on small numbers and shows worked examples, which is within
+reach of a 135M-parameter LLM; medium is three to five, hard nine to twelve, nested.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agon_env.prompts import Template
 from agon_env.tasks.procedural import Sketch, register_procedural
 from agon_env.tasks.registry import Task
+from agon_env.tasks.shots import FewShotTemplate, Shot
 
 PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
 LARGEST_VALUE = 10**7
@@ -31,6 +33,8 @@ class ArithmeticLevel:
     largest_factor: int = 12
     """Factors and divisors are 2..largest_factor."""
     operators: str = "+-*"
+    largest_right: int | None = None
+    """Right operands of + and - that are numbers are 1..largest_right; None: 1..largest."""
 
     def __post_init__(self) -> None:
         low, high = self.operations
@@ -53,7 +57,7 @@ class Node:
 
 
 LEVELS = {
-    "easy": ArithmeticLevel(operations=(1, 1), largest=99, largest_factor=20),
+    "easy": ArithmeticLevel(operations=(1, 1), largest=99, largest_factor=12, largest_right=20),
     "medium": ArithmeticLevel(operations=(3, 5), largest=99, largest_factor=12),
     "hard": ArithmeticLevel(operations=(9, 12), largest=999, largest_factor=19, operators="+-*/"),
 }
@@ -71,23 +75,27 @@ def draw_expression(rng: np.random.Generator, level: ArithmeticLevel) -> Node:
 def _tree(rng: np.random.Generator, level: ArithmeticLevel, operations: int) -> Node | None:
     """A tree with so many operations; None when a value grew too large or did not divide."""
     if operations == 0:
-        value = int(rng.integers(1, level.largest + 1))
-        return Node(str(value), value)
+        return _number(rng, 1, level.largest)
     operator = level.operators[int(rng.integers(len(level.operators)))]
     if operator in "*/":
-        left = _factor(rng, level) if operations == 1 and operator == "*" else None
-        left = left or _tree(rng, level, operations - 1)
-        right = _factor(rng, level)
+        left = _tree(rng, level, operations - 1)
+        if operations == 1 and operator == "*":
+            left = _number(rng, 2, level.largest_factor)
+        right = _number(rng, 2, level.largest_factor)
     else:
         split = int(rng.integers(operations))
-        left, right = _tree(rng, level, split), _tree(rng, level, operations - 1 - split)
+        left = _tree(rng, level, split)
+        if split == operations - 1:
+            right: Node | None = _number(rng, 1, level.largest_right or level.largest)
+        else:
+            right = _tree(rng, level, operations - 1 - split)
     if left is None or right is None:
         return None
     return _join(left, operator, right)
 
 
-def _factor(rng: np.random.Generator, level: ArithmeticLevel) -> Node:
-    value = int(rng.integers(2, level.largest_factor + 1))
+def _number(rng: np.random.Generator, low: int, high: int) -> Node:
+    value = int(rng.integers(low, high + 1))
     return Node(str(value), value)
 
 
@@ -118,7 +126,37 @@ def _bracketed(node: Node, operator: str, *, right: bool = False) -> str:
     return f"({node.text})" if needs else node.text
 
 
-def register_arithmetic(name: str, level: ArithmeticLevel, *, description: str = "") -> Task:
+EASY_TEMPLATE = FewShotTemplate(
+    "arithmetic",
+    (
+        Shot(
+            "What is 12 + 7?",
+            "<think>12 + 7 = 19</think>\n12 plus 7.\n<answer>19</answer>",
+            draft="12 plus 7.\n<answer>[withheld]</answer>",
+        ),
+        Shot(
+            "What is 6 * 3?",
+            "<think>6 * 3 = 18</think>\n6 times 3.\n<answer>18</answer>",
+            draft="6 plus 3.\n<answer>[withheld]</answer>",
+        ),
+        Shot(
+            "What is 15 - 8?",
+            "<think>15 - 8 = 7</think>\n15 minus 8.\n<answer>7</answer>",
+            draft="15 minus 8.\n<answer>[withheld]</answer>",
+        ),
+    ),
+)
+"""Examples for `arithmetic-easy`. Larger models follow the plain template of the other levels."""
+
+
+def register_arithmetic(
+    name: str,
+    level: ArithmeticLevel,
+    *,
+    template: Template | None = None,
+    sizes: dict[str, int] | None = None,
+    description: str = "",
+) -> Task:
     """Register arithmetic of a level of your own under a name."""
 
     def draw(rng: np.random.Generator) -> Sketch:
@@ -130,10 +168,19 @@ def register_arithmetic(name: str, level: ArithmeticLevel, *, description: str =
     return register_procedural(
         name,
         draw,
+        template=template,
+        sizes=sizes,
         description=description
         or f"{level.operations[0]}-{level.operations[1]} operations on integers",
     )
 
 
-for _name, _level in LEVELS.items():
-    register_arithmetic(f"arithmetic-{_name}", _level)
+register_arithmetic(
+    "arithmetic-easy",
+    LEVELS["easy"],
+    template=EASY_TEMPLATE,
+    sizes={"train": 2000, "validation": 200, "test": 300},
+    description="one operation, 4,000 questions; the prompt shows worked examples",
+)
+register_arithmetic("arithmetic-medium", LEVELS["medium"])
+register_arithmetic("arithmetic-hard", LEVELS["hard"])
