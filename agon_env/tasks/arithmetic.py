@@ -54,6 +54,17 @@ class Node:
     value: int
     operator: str = ""
     """The outermost operator; "" for a number."""
+    parts: tuple[Node, Node] | None = None
+
+    @property
+    def key(self) -> str:
+        """The expression up to the order of summands and factors: 3 * 8 and 8 * 3 are one."""
+        if self.parts is None:
+            return str(self.value)
+        keys = [part.key for part in self.parts]
+        if self.operator in "+*":
+            keys.sort()
+        return f"({keys[0]}{self.operator}{keys[1]})"
 
 
 LEVELS = {
@@ -104,7 +115,8 @@ def _join(left: Node, operator: str, right: Node) -> Node | None:
     if operator == "/" and left.value % right.value:
         # A dividend is made divisible by adding what is missing, which keeps the draw likely.
         missing = right.value - left.value % right.value
-        left = Node(f"{left.text} + {missing}", left.value + missing, "+")
+        filler = Node(str(missing), missing)
+        left = Node(f"{left.text} + {missing}", left.value + missing, "+", (left, filler))
     if operator == "/":
         value = left.value // right.value
     elif operator == "*":
@@ -114,7 +126,7 @@ def _join(left: Node, operator: str, right: Node) -> Node | None:
     if abs(value) > LARGEST_VALUE:
         return None
     text = f"{_bracketed(left, operator)} {operator} {_bracketed(right, operator, right=True)}"
-    return Node(text, value, operator)
+    return Node(text, value, operator, (left, right))
 
 
 def _bracketed(node: Node, operator: str, *, right: bool = False) -> str:
@@ -163,7 +175,8 @@ def register_arithmetic(
         node = draw_expression(rng, level)
         steps = sum(node.text.count(f" {operator} ") for operator in PRECEDENCE)
         topic = "arithmetic" if steps > 1 else f"arithmetic/{node.operator}"
-        return Sketch(f"What is {node.text}?", lambda: str(node.value), topic, float(steps))
+        question = f"What is {node.text}?"
+        return Sketch(question, lambda: str(node.value), topic, float(steps), key=node.key)
 
     return register_procedural(
         name,
@@ -180,7 +193,7 @@ register_arithmetic(
     LEVELS["easy"],
     template=EASY_TEMPLATE,
     sizes={"train": 2000, "validation": 200, "test": 300},
-    description="one operation, 4,000 questions; the prompt shows worked examples",
+    description="one operation, 3,800 questions; the prompt shows worked examples",
 )
 register_arithmetic("arithmetic-medium", LEVELS["medium"])
 register_arithmetic("arithmetic-hard", LEVELS["hard"])
