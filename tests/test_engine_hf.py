@@ -118,8 +118,9 @@ def test_greedy_decoding_equals_transformers_generate(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_sample_does_not_depend_on_its_batch(family):
-    """Request i draws from the stream (seed, i), whoever else is there (pitfall 70)."""
+    """Request i draws from the stream (seed, i), whoever else is there or has left (pitfall 70)."""
     player = policy(family)
+    forced(player, player.stop_ids[0], strength=3.0)  # rows stop at different steps
     requests = prompts(5, 3, 8, 3, 12, 5)
     together = HFEngine().generate(player, requests, Sampling(10), seed=3)
     pairs = HFEngine(max_rows=2).generate(player, requests, Sampling(10), seed=3)
@@ -128,7 +129,8 @@ def test_a_sample_does_not_depend_on_its_batch(family):
     for other in (pairs, small):
         assert [c.ids for c in other] == [c.ids for c in together]
     assert first[0].ids == together[0].ids
-    assert len({c.ids for c in together}) == len(together)
+    assert len({c.ids for c in together}) > len(together) / 2
+    assert len({len(c.ids) for c in together}) > 1
 
 
 def test_equal_prompts_are_prefilled_once_and_sampled_apart():
@@ -142,7 +144,7 @@ def test_equal_prompts_are_prefilled_once_and_sampled_apart():
 
 
 def forced(player: Policy, token: int, strength: float = 100.0) -> Policy:
-    """Make one token all but certain from the second position on, by a bias on the logits."""
+    """Make one token likely, or all but certain, by a bias on the logits."""
     head = player.model.get_output_embeddings()
     bias = torch.zeros(head.out_features)
     bias[token] = strength
@@ -266,9 +268,10 @@ def test_filters_do_not_change_the_reported_logprobs():
 
 
 def test_the_ends_of_the_unit_interval_draw_tokens_with_weight():
-    """A zero-probability token first or last must not be drawn at u = 0 or u -> 1."""
+    """A zero-probability token first or last must not be drawn at u = 0 or u -> 1, which float32
+    rounds to 1."""
     logits = torch.tensor([[-1e9, 0.0, 1.0, -1e9]])
-    for u in (0.0, 1 - 2**-53):
+    for u in (0.0, 1 - 2**-53, 1.0):
         tokens, logprobs = sample_tokens(logits, torch.tensor([u], dtype=torch.float64), Sampling())
         assert tokens.item() in (1, 2)
         assert torch.isfinite(logprobs).all()
