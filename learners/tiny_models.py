@@ -122,5 +122,6 @@ def _gemma3() -> PreTrainedModel:
 
 def _with_embeddings(model: PreTrainedModel, *, std: float) -> PreTrainedModel:
     """Draw the embeddings anew. Gemma multiplies its own by the root of the hidden size."""
-    torch.nn.init.normal_(model.get_input_embeddings().weight, std=std)
+    (weight,) = model.get_input_embeddings().parameters()  # (V, HIDDEN)
+    torch.nn.init.normal_(weight, std=std)
     return model

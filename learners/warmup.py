@@ -118,9 +118,10 @@ def example_tokens(examples: Examples, row: int) -> tuple[list[str], list[str]]:
     length = len(chain.operations)
     prompt = [BOS, *chain.question.split()]
     if examples.has_draft_B[row]:
-        shown = [*examples.draft_BL[row, : length - 1], WITHHELD]
+        shown = [*examples.draft_BL[row, : length - 1].tolist(), WITHHELD]
         prompt += [DRAFT, *write_derivation(chain.operations, shown).split()]
-    target = write_derivation(chain.operations, examples.values_BL[row, :length]).split()
+    values = examples.values_BL[row, :length].tolist()
+    target = write_derivation(chain.operations, values).split()
     return [*prompt, ANSWER], [*target, END]
 
 
@@ -213,8 +214,12 @@ def warm_up_pair(
         The folders of the Qwen 3 and the Gemma 3 model, below `out_dir`.
     """
     recipe = recipe or WarmUp()
-    folders = {kind: Path(out_dir) / folder_name(kind, seed, recipe) for kind in KINDS}
-    missing = {kind: folder for kind, folder in folders.items() if not folder.exists()}
+    folders: dict[Kind, Path] = {
+        kind: Path(out_dir) / folder_name(kind, seed, recipe) for kind in KINDS
+    }
+    missing: dict[Kind, Path] = {
+        kind: folder for kind, folder in folders.items() if not folder.exists()
+    }
     if missing:
         _warm_up_in_processes(missing, seed, recipe, quiet=quiet)
     return folders["qwen3"], folders["gemma3"]

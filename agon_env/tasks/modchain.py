@@ -146,15 +146,14 @@ class ModchainTemplate:
         withheld; whatever else a reply says never reaches the rival.
         """
         chain = read_question(problem.question)
-        values, complete = (
-            ((), False) if chain is None else read_derivation(chain, visible_text(text) or "")
-        )
-        operations = chain.operations if chain else ()
-        shown = (*values[:-1], WITHHELD) if len(values) == len(operations) else values
+        if chain is None:
+            return Reply(thinking(text), answer=None, summary="", well_formed=False)
+        values, complete = read_derivation(chain, visible_text(text) or "")
+        shown = (*values[:-1], WITHHELD) if len(values) == len(chain.operations) else values
         return Reply(
             thinking=thinking(text),
             answer=values[-1] if complete else None,
-            summary=write_derivation(operations, shown),
+            summary=write_derivation(chain.operations, shown),
             well_formed=complete,
         )
 
