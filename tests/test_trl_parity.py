@@ -193,18 +193,21 @@ def test_loss_and_gradient_equal_trls(tmp_path, kind):
     compare(tmp_path, ours={"loss_type": kind}, theirs=KINDS[kind])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["batch", "none"])
 def test_other_reward_scales_equal_trls(tmp_path, scale):
     ours = {"loss_type": "dapo", "scale_rewards": scale}
     compare(tmp_path, ours=ours, theirs=KINDS["dapo"], temperature=1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["grpo", "dapo", "gspo"])
 def test_the_kl_term_equals_trls(tmp_path, kind):
     ours = {"loss_type": kind, "beta": 0.3}
     compare(tmp_path, ours=ours, theirs=KINDS[kind])
 
 
+@pytest.mark.slow
 def test_asymmetric_clipping_equals_trls(tmp_path):
     ours = {"loss_type": "dapo", "clip_low": 0.05, "clip_high": 0.5}
     theirs = {**KINDS["dapo"], "epsilon": 0.05, "epsilon_high": 0.5}
