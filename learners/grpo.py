@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,7 +127,7 @@ class GRPO:
         totals: defaultdict[str, float] = defaultdict(float)
         with self.policy.using() as model:
             model.train()
-            old = self._old_logprobs(scored) if self._reuses_rollouts else None
+            old = self._old_logprobs(scored, advantages) if self._reuses_rollouts else None
             for epoch in range(self.config.epochs):
                 for rows in self._minibatches(len(scored), epoch):
                     self._optimizer_step(rows, scored, advantages, old, totals)
@@ -174,16 +174,24 @@ class GRPO:
             for rows in np.array_split(rng.permutation(count), self.config.minibatches)
         ]
 
-    def _old_logprobs(self, scored: list[Trajectory]) -> list[Tensor]:
-        """Per trajectory, (T,) log-probs under the weights that the ratio refers to."""
+    def _old_logprobs(self, scored: list[Trajectory], advantages: Tensor) -> dict[int, Tensor]:
+        """Index -> (T,) log-probs under the rollout's weights, of the trajectories that train."""
         old: dict[int, Tensor] = {}
+        active = self._active(range(len(scored)), scored, advantages)
+        chosen = [scored[i] for i in active]
         with torch.no_grad():
-            for rows in microbatches(scored, self.config.microbatch_tokens):
-                batch = self._collate([scored[i] for i in rows])
+            for rows in microbatches(chosen, self.config.microbatch_tokens):
+                batch = self._collate([chosen[j] for j in rows])
                 logprobs, _ = completion_logprobs(self.policy.model, batch, self.temperature)
-                for i, row in zip(rows, logprobs, strict=True):
-                    old[i] = row[: len(scored[i].completion_ids)]
-        return [old[i] for i in range(len(scored))]
+                for j, row in zip(rows, logprobs, strict=True):
+                    old[active[j]] = row[: len(chosen[j].completion_ids)]
+        return old
+
+    def _active(
+        self, rows: Iterable[int], scored: list[Trajectory], advantages: Tensor
+    ) -> list[int]:
+        """Those of the rows that have a gradient."""
+        return [i for i in rows if self._has_gradient(scored[i], advantages[i].item())]
 
     def _collate(self, trajectories: list[Trajectory]) -> Batch:
         return collate(trajectories, self.policy.pad_id, self.policy.device)
@@ -193,7 +201,7 @@ class GRPO:
         rows: list[int],
         scored: list[Trajectory],
         advantages: Tensor,
-        old: list[Tensor] | None,
+        old: dict[int, Tensor] | None,
         totals: defaultdict[str, float],
     ) -> None:
         """Accumulate the gradient of one minibatch over micro-batches, then step."""
@@ -202,7 +210,7 @@ class GRPO:
             tokens=float(sum(len(scored[i].completion_ids) for i in rows)),
             max_tokens=float(self.max_new_tokens),
         )
-        active = [i for i in rows if self._has_gradient(scored[i], advantages[i].item())]
+        active = self._active(rows, scored, advantages)
         chosen = [scored[i] for i in active]
         for part in microbatches(chosen, self.config.microbatch_tokens):
             index = [active[j] for j in part]

@@ -135,7 +135,9 @@ def evaluation_tables(before: Evaluation, after: Evaluation, drafter: AgentID, t
     unscored = sum(stage.unscored for stage in after.alone.values())
     cut = max(stage.unfinished.value for stage in after.alone.values())
     notes = (
-        "* direction chosen on validation problems. tokens: sampled per problem, all stages. "
+        "* direction chosen on validation problems. form: well-formed replies. tokens: sampled per "
+        "problem, all stages. conversion: P(right | draft wrong), corruption: P(wrong | draft "
+        "right). "
         f"cut by the length limit: at most {100 * cut:.1f}%. unscored replies: {unscored}."
     )
     title = f"{task}: pass@1 on {after.problems} held-out problems, % [95% interval]"
@@ -146,8 +148,8 @@ def evaluation_tables(before: Evaluation, after: Evaluation, drafter: AgentID, t
 
 def _accuracy_table(title: str, before: Evaluation, after: Evaluation, drafter: AgentID) -> Table:
     """Pass@1 of each model alone and of both cascades."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
-    table.add_column("drafts > solves")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("drafts > solves", no_wrap=True)
     for name in ("untrained", "trained", "form", "tokens"):
         table.add_column(name, justify="right", no_wrap=True)
     for agent in AGENTS:
@@ -169,11 +171,10 @@ def _accuracy_cells(stages: tuple[Stage, Stage], tokens: float) -> tuple[str, ..
 
 def _reading_table(before: Evaluation, after: Evaluation) -> Table:
     """What the solver makes of its draft."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1))
-    table.add_column("drafts > solves")
-    table.add_column("pair")
-    table.add_column("P(right | draft wrong)", justify="right", no_wrap=True)
-    table.add_column("P(wrong | draft right)", justify="right", no_wrap=True)
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("drafts > solves", no_wrap=True)
+    for name in ("pair", "conversion", "corruption"):
+        table.add_column(name, justify="left" if name == "pair" else "right", no_wrap=True)
     for name, evaluation in (("untrained", before), ("trained", after)):
         for c in evaluation.cascades:
             rates = (str(c.conversion), str(c.corruption))
