@@ -1,6 +1,6 @@
 """Train two language models against each other and answer with the trained cascade.
 
-    python examples/train_pair.py tiny                      # minutes on a CPU, nothing to download
+    python examples/train_pair.py tiny                      # the default: minutes, on a CPU, offline
     python examples/train_pair.py smollm2                   # a real LLM with two LoRA adapters
     python examples/train_pair.py qwen3-0.6b-deepmath-hard  # the paper's set-up, one GPU
 
@@ -147,10 +147,9 @@ def main(args: Args) -> None:
     console.print(evaluation_tables(before, after, drafter, trainer.config.task))
     for file in write_report(args.run):
         console.print(f"wrote {file}", highlight=False)
-    if trainer.folder.checkpoints():
-        question = trainer.problems["test"][0].question
-        answer = Pair.load(args.run).answer(question)
-        console.print(f"\nquestion: {question}\nanswer:   {answer.text}", highlight=False)
+    question = trainer.problems["test"][0].question
+    answer = Pair.load(args.run).answer(question)
+    console.print(f"\nquestion: {question}\nanswer:   {answer.text}", highlight=False)
 
 
 if __name__ == "__main__":

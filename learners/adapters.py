@@ -18,6 +18,8 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers.modeling_utils import PreTrainedModel
 
+from learners.checks import check_fields
+
 
 @dataclass(frozen=True)
 class LoRA:
@@ -31,8 +33,11 @@ class LoRA:
     """Module names to adapt, or "all-linear"."""
 
     def __post_init__(self) -> None:
-        if self.rank < 1:
-            raise ValueError(f"LoRA.rank must be at least 1, got {self.rank}")
+        check_fields(self)
+        if min(self.rank, self.alpha) < 1:
+            raise ValueError(
+                f"LoRA.rank and LoRA.alpha must be at least 1, got {self.rank} and {self.alpha}"
+            )
 
 
 def adapted(model: PreTrainedModel, lora: LoRA, names: Iterable[str], seed: int) -> PeftModel:

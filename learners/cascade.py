@@ -130,7 +130,10 @@ def chosen_drafter(folder: RunFolder, step: int) -> AgentID:
         if line["split"] == "validation" and line["step"] <= step:
             found = line
     if found is None:
-        raise ValueError(f"{folder.path} has no validation result; pass drafter='agent_0'")
+        raise ValueError(
+            f"{folder.path} has no validation result up to step {step}, so no direction was "
+            "chosen; finish the run, or load it with drafter='agent_0' or 'agent_1'"
+        )
     return Evaluation.from_dict(found["evaluation"]).best_direction.drafter
 
 

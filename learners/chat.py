@@ -7,6 +7,7 @@ cannot close its own turn in the rival's prompt. Reading a reply is `agon_env/ex
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from agon_env.extract import THINK_CLOSE, THINK_OPEN
 
 _TURN_ENDS = ("<|im_end|>", "<end_of_turn>", "<turn|>", "<|eot_id|>", "<|end|>")
 """Tokens that close a chat turn in public templates; generation configs forget some (pitfall 4)."""
+
+_PIPED = re.compile(r"<\|\S+\|>$")
 
 _THINK_MARKS = {
     THINK_OPEN: THINK_OPEN,
@@ -111,9 +114,13 @@ def _marks_to_restore(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
 def _disarmed(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
     """Put a space into control tokens that are spelled in a text, so that they stay text.
 
-    One-character tokens are left alone: they are words of a toy vocabulary.
+    Control tokens are the special ones, named or added, and whatever was added as `<|...|>`.
+    One-character tokens are left alone: they are words of a toy vocabulary. Thinking marks are
+    too, as prompts ask for them by name.
     """
-    for token in (*tokenizer.all_special_tokens, *_TURN_ENDS):
-        if len(token) > 1 and token in text:
+    added = tokenizer.added_tokens_decoder.values()
+    control = {token.content for token in added if token.special or _PIPED.match(token.content)}
+    for token in sorted(control.union(tokenizer.all_special_tokens, _TURN_ENDS)):
+        if len(token) > 1 and token in text and token not in _THINK_MARKS:
             text = text.replace(token, f"{token[0]} {token[1:]}")
     return text

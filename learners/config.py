@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
+from agon_env.rewards import reward_scheme
+from learners.checks import check_fields
 from learners.engines.records import Sampling
 from learners.grpo import GRPOConfig
 from learners.policy import LoRA
@@ -65,6 +67,10 @@ class PairConfig:
     """Seeds problems, sampling and adapters."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
+        reward_scheme(self.reward)  # refuses an unknown name
+        if len(self.models) != 2:
+            raise ValueError(f"models must name two models, got {list(self.models)}")
         if self.samples < 2:
             raise ValueError(
                 f"samples (N) must be at least 2, got {self.samples}: GRPO compares the "
@@ -75,8 +81,6 @@ class PairConfig:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if self.train_problems is not None and self.train_problems < 1:
             raise ValueError(f"train_problems must be at least 1, got {self.train_problems}")
-        if self.rotation not in get_args(Rotation):
-            raise ValueError(f"rotation must be step, both or fixed, got {self.rotation!r}")
         if not self.sampling.temperature > 0:
             raise ValueError("training needs sampling.temperature above 0, got 0 (greedy)")
 
@@ -99,6 +103,7 @@ _LEAST = {
     "checkpoint_every": 0,
     "keep_checkpoints": 1,
     "transcripts_per_step": 0,
+    "adapter_noise": 0,
 }
 
 

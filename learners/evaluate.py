@@ -112,7 +112,8 @@ def evaluate(
         env: A vector env that knows the problems.
         problems: Held-out problems.
         seed: Seeds the sampling.
-        samples: Matches per problem and direction.
+        samples: Matches per problem and direction. Intervals treat all replies as independent, so
+            with more than one sample they are too narrow.
         progress: Called with (matches done, matches in all).
     """
     if not problems:
@@ -137,6 +138,21 @@ def evaluate(
     )
 
 
+def reading_rates(solutions: Sequence[Outcome]) -> tuple[Proportion, Proportion]:
+    """What solvers make of their drafts; pairs with an unscored reply do not count.
+
+    Returns:
+        Conversion, P(right | draft wrong), and corruption, P(wrong | draft right).
+    """
+    scored = [o for o in solutions if None not in (o.verdict.correct, o.rival_verdict.correct)]
+    wrong = [o for o in scored if not o.rival_verdict.correct]
+    right = [o for o in scored if o.rival_verdict.correct]
+    return (
+        Proportion(sum(bool(o.verdict.correct) for o in wrong), len(wrong)),
+        Proportion(sum(not o.verdict.correct for o in right), len(right)),
+    )
+
+
 def _stage(rollout: Rollout, agent: AgentID, role: Role) -> Stage:
     outcomes = [_outcome(episode, agent, role) for episode in rollout.episodes]
     trajectories = rollout.of(agent, role)
@@ -153,17 +169,15 @@ def _stage(rollout: Rollout, agent: AgentID, role: Role) -> Stage:
 
 
 def _cascade(rollout: Rollout, drafter: AgentID, solver: AgentID) -> Cascade:
-    pairs = [_outcome(episode, solver, "solver") for episode in rollout.episodes]
-    scored = [o for o in pairs if None not in (o.verdict.correct, o.rival_verdict.correct)]
-    wrong = [o for o in scored if not o.rival_verdict.correct]
-    right = [o for o in scored if o.rival_verdict.correct]
+    solutions = [_outcome(episode, solver, "solver") for episode in rollout.episodes]
+    conversion, corruption = reading_rates(solutions)
     draft, solution = _stage(rollout, drafter, "drafter"), _stage(rollout, solver, "solver")
     return Cascade(
         drafter=drafter,
         solver=solver,
         solution=solution,
-        conversion=Proportion(sum(bool(o.verdict.correct) for o in wrong), len(wrong)),
-        corruption=Proportion(sum(not o.verdict.correct for o in right), len(right)),
+        conversion=conversion,
+        corruption=corruption,
         tokens=draft.tokens + solution.tokens,
         prompt_tokens=draft.prompt_tokens + solution.prompt_tokens,
     )

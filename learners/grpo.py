@@ -18,6 +18,7 @@ from torch import Tensor
 
 from learners.advantages import ScaleRewards, constant_groups, group_advantages
 from learners.batch import Batch, collate, microbatches
+from learners.checks import check_fields
 from learners.logprobs import completion_logprobs
 from learners.losses import (
     LossType,
@@ -29,6 +30,7 @@ from learners.losses import (
 )
 from learners.optim import Optim, OptimConfig
 from learners.policy import Policy
+from learners.seeds import stream_seed
 from learners.trajectory import Trajectory
 
 
@@ -63,10 +65,10 @@ class GRPOConfig:
     """True: recompute activations in the backward pass; less memory, about a third more time."""
 
     def __post_init__(self) -> None:
-        if min(self.epochs, self.minibatches) < 1:
-            raise ValueError(
-                f"epochs and minibatches must be at least 1, got {self.epochs}, {self.minibatches}"
-            )
+        check_fields(self)
+        for name in ("epochs", "minibatches", "microbatch_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if min(self.clip_low, self.clip_high, self.beta, self.importance_cap) < 0:
             raise ValueError("clip_low, clip_high, beta and importance_cap must not be negative")
 
@@ -168,7 +170,7 @@ class GRPO:
     def _minibatches(self, count: int, epoch: int) -> list[list[int]]:
         if self.config.minibatches == 1:
             return [list(range(count))]
-        rng = np.random.default_rng((self.seed, self.updates, epoch))
+        rng = np.random.default_rng(stream_seed(self.seed, "minibatches", self.updates, epoch))
         return [
             rows.tolist()
             for rows in np.array_split(rng.permutation(count), self.config.minibatches)

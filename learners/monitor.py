@@ -148,7 +148,9 @@ def evaluation_tables(before: Evaluation, after: Evaluation, drafter: AgentID, t
 
 def _accuracy_table(title: str, before: Evaluation, after: Evaluation, drafter: AgentID) -> Table:
     """Pass@1 of each model alone and of both cascades."""
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table = Table(
+        title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False, pad_edge=False
+    )
     table.add_column("drafts > solves", no_wrap=True)
     for name in ("untrained", "trained", "form", "tokens"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from learners.checks import check_fields
+
 
 @dataclass(frozen=True)
 class OptimConfig:
@@ -31,6 +33,7 @@ class OptimConfig:
     """Gradients are scaled down to this global norm."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
         if not 0 <= self.warmup_ratio <= 1:

@@ -52,6 +52,7 @@ class PairTrainer:
         """
         self.config = config
         self.folder = RunFolder(run)
+        self.folder.refuse_existing()
         self._prepare()
         self.folder.create(config.to_dict())
 
@@ -130,6 +131,8 @@ class PairTrainer:
                     advance = monitor.stage("train", self.config.steps)
                 if last or _due(self.step, self.config.checkpoint_every):
                     self.save()
+            if not self.folder.checkpoints():  # a run of no steps deploys the untrained pair
+                self.save()
             result = self.evaluate("test", monitor)
         self.close()
         return result

@@ -34,16 +34,20 @@ class RunFolder:
         self.path = Path(path)
         self._lock: IO[str] | None = None
 
+    def refuse_existing(self) -> None:
+        """Raise FileExistsError when there is a run in the folder already."""
+        if (self.path / CONFIG).exists():
+            raise FileExistsError(
+                f"{self.path} already holds a run; continue it with --resume or name another folder"
+            )
+
     def create(self, config: Mapping[str, Any]) -> None:
         """Make the folder for a new run.
 
         Raises:
             FileExistsError: There is a run in it already.
         """
-        if (self.path / CONFIG).exists():
-            raise FileExistsError(
-                f"{self.path} already holds a run; continue it with --resume or name another folder"
-            )
+        self.refuse_existing()
         self.path.mkdir(parents=True, exist_ok=True)
         self.lock()
         _write_atomically(self.path / CONFIG, json.dumps(config, indent=2) + "\n")

@@ -184,7 +184,15 @@ def test_an_unknown_config_key_is_named() -> None:
     [
         ({"samples": 1}, r"samples \(N\) must be at least 2, got 1"),
         ({"problems_per_step": 0}, "problems_per_step must be at least 1, got 0"),
-        ({"rotation": "never"}, "rotation must be step, both or fixed, got 'never'"),
+        (
+            {"rotation": "never"},
+            r"rotation must be one of \['step', 'both', 'fixed'\], got 'never'",
+        ),
+        ({"reveal": "x"}, "reveal must be one of"),
+        ({"reward": "x"}, "x"),
+        ({"models": ("a",)}, "models must name two models"),
+        ({"samples": 2.5}, "samples must be a whole number, got 2.5"),
+        ({"adapter_noise": float("nan")}, "adapter_noise must be a finite number, got nan"),
         ({"sampling": Sampling(temperature=0)}, "temperature above 0"),
     ],
 )

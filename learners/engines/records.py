@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from learners.checks import check_fields
 from learners.policy import Policy
 
 
@@ -23,6 +24,7 @@ class Sampling:
     """Keep this many most likely tokens; 0 keeps all."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.max_new_tokens < 1:
             raise ValueError(f"max_new_tokens must be at least 1, got {self.max_new_tokens}")
         if not self.temperature >= 0:
