@@ -4,6 +4,7 @@
 `expression`, `numeric`, `regions`, `words`, `units`, `algebra` what they stand on.
 """
 
+from agon_env.verifiers.math.algebra import warm_up
 from agon_env.verifiers.math.judge import (
     gold_problem,
     judge_math,
@@ -11,4 +12,4 @@ from agon_env.verifiers.math.judge import (
     verify_answer,
 )
 
-__all__ = ["gold_problem", "judge_math", "judge_math_marked", "verify_answer"]
+__all__ = ["gold_problem", "judge_math", "judge_math_marked", "verify_answer", "warm_up"]

@@ -47,7 +47,7 @@ def same_algebra(gold: str, answer: str) -> bool:
     """
     if max(len(gold), len(answer)) > MAX_LENGTH or _too_deep(gold) or _too_deep(answer):
         return False
-    _warm_up()
+    warm_up()
     try:
         with _budget(BUDGET_S):
             return _same(gold, answer)
@@ -69,7 +69,7 @@ def _same(gold: str, answer: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1)
-def _warm_up() -> None:
+def warm_up() -> None:
     """Import and build the parser's tables, about a second, once per process and off the budget."""
     _same("1", "\\frac{1}{1}")
 

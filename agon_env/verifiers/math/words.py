@@ -106,21 +106,30 @@ def canonical_words(words: str) -> str:
 
 
 def number_of_words(words: str) -> Fraction | None:
-    """ "twelve" -> 12, "two hundred and five" -> 205; None when it is not a number."""
-    total, current, seen = 0, 0, False
+    """ "twelve" -> 12, "two hundred and five" -> 205; None when it is not one number.
+
+    Read by the grammar: tens, then one to nine; "one two" and "five ten" are two numbers.
+    """
+    total, current, last, largest = 0, 0, "", 10**15
     for token in re.split(r"[\s-]+", words.strip().lower().rstrip(".")):
-        if token in _SMALL:
-            current += _SMALL.index(token)
-        elif token in _TENS:
-            current += _TENS[token]
-        elif token == "hundred" and seen:
-            current *= 100
-        elif token in MULTIPLIERS and seen:
-            total, current = total + current * MULTIPLIERS[token], 0
-        elif token != "and" or not seen:
+        if token in _SMALL or token in _TENS:
+            value = _SMALL.index(token) if token in _SMALL else _TENS[token]
+            after_tens = last == "tens" and 0 < value < 10
+            if not after_tens and last not in ("", "scale", "and"):
+                return None
+            current, last = current + value, "tens" if token in _TENS else "unit"
+        elif token == "hundred" and last in ("unit", "tens") and current < 100:
+            current, last = current * 100, "scale"
+        elif (
+            token in MULTIPLIERS and token != "hundred" and current and MULTIPLIERS[token] < largest
+        ):
+            largest = MULTIPLIERS[token]
+            total, current, last = total + current * largest, 0, "scale"
+        elif token == "and" and last == "scale":
+            last = "and"
+        else:
             return None
-        seen = True
-    return Fraction(total + current)
+    return None if last == "and" else Fraction(total + current)
 
 
 def same_words(gold: str, answer: str) -> bool:
@@ -132,22 +141,34 @@ def same_words(gold: str, answer: str) -> bool:
         return True
     if wanted in ("yes", "no") or tokens_of(gold)[:1] in (["yes"], ["no"], ["true"], ["false"]):
         return _leading_decision(gold) == _leading_decision(answer) is not None
-    return _same_members(gold, answer) or _says(tokens_of(gold), tokens_of(answer))
+    return _same_members(gold, answer) or _says(tokens_of(gold), answer)
+
+
+_DECISIONS = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
+_WAVERING = frozenset(
+    "wrong incorrect untrue unless maybe perhaps possibly or depends neither either nope".split()
+)
+_DENIALS = {
+    "yes": frozenset("no false not never isn't doesn't don't aren't cannot can't".split()),
+    "no": frozenset("yes true correct right".split()),
+}
 
 
 def _leading_decision(words: str) -> str | None:
-    """ "yes" or "no" from the first token; None when undecided ("yes or no", "yes/no")."""
+    """ "yes" or "no" from the first token; None when undecided or taken back.
+
+    "yes or no", "Yes, unless no" and "True, it is false" decide nothing; a reason may deny:
+    "No, it need not be closed".
+    """
     tokens = tokens_of(words)
-    meaning = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
-    if not tokens or tokens[0] not in meaning:
+    if not tokens or tokens[0] not in _DECISIONS:
         return None
-    if len(tokens) > 1 and tokens[1] in meaning:
+    decision = _DECISIONS[tokens[0]]
+    if set(tokens[1:]) & (_WAVERING | _DENIALS[decision]):
         return None
-    if len(tokens) > 2 and tokens[1] in ("or", "and") and tokens[2] in meaning:
-        return None
-    if tokens[0] == "no" and canonical_words(words) not in ("no",) and "," not in words[:4]:
-        return None if len(tokens) > 1 and not re.match(r"\s*no\s*[.:;,(-]", words, re.I) else "no"
-    return meaning[tokens[0]]
+    if tokens[0] == "no" and len(tokens) > 1 and not re.match(r"\s*no\s*[.:;,(-]", words, re.I):
+        return None  # "no solution" decides nothing
+    return decision
 
 
 def _same_members(gold: str, answer: str) -> bool:
@@ -161,18 +182,36 @@ def _same_members(gold: str, answer: str) -> bool:
     return len(parts[0]) > 1 and parts[0] == parts[1]
 
 
-def _says(gold: list[str], answer: list[str]) -> bool:
-    """True for "[...is] [an] GOLD [noun]": the gold as the end of a plain statement."""
-    if not gold or set(answer) - set(gold) & HEDGES or len(answer) > len(gold) + 8:
+_SUBJECTS = _ARTICLES | frozenset("it this that these they he she there answer".split())
+_NOUNS = frozenset(
+    "triangle triangles function functions number numbers integer integers series sequence curve"
+    " line lines matrix graph relation operator equation polygon quadrilateral shape figure angle"
+    " angles group ring field set system solution solutions map polynomial distribution variable"
+    " circle prism surface conic point color colour ball box day o'clock".split()
+)
+"""What may follow a word answer: "isosceles triangle" for "isosceles"."""
+_SEPARATED = re.compile(r"[^\w\s'’.()-]|[.(]\s*\w|\)\s*\w")
+
+
+def _says(gold: list[str], answer: str) -> bool:
+    """True for "[it is] [an] GOLD [noun]": the gold as the end of a plain statement.
+
+    Nothing that lists, hedges or denies, and no second word that could be another guess.
+    """
+    given = tokens_of(answer)
+    if not gold or len(given) > len(gold) + 8 or (set(given) - set(gold)) & HEDGES:
         return False
-    if (set(answer) - set(gold)) & HEDGES:
+    if _SEPARATED.search(answer.strip(" .()")):
         return False
     core = gold[1:] if gold[0] in _ARTICLES else gold
-    for start in range(len(answer) - len(core) + 1):
-        before, after = answer[:start], answer[start + len(core) :]
+    for start in range(len(given) - len(core) + 1):
+        before, after = given[:start], given[start + len(core) :]
         while before and before[-1] in _ARTICLES:
             before = before[:-1]
-        plain = not before or before[-1] in _COPULAS
-        if core and answer[start : start + len(core)] == core and plain and len(after) <= 1:
+        stated = not before or (
+            before[-1] in _COPULAS and (before[0] in _SUBJECTS or len(before[0]) == 1)
+        )
+        ended = not after or (len(after) == 1 and after[0] in _NOUNS)
+        if core and given[start : start + len(core)] == core and stated and ended:
             return True
     return False
