@@ -26,7 +26,7 @@ from typing import Literal
 THINK_OPEN = "<think>"
 THINK_CLOSE = "</think>"
 
-SpanKind = Literal["answer", "box", "list", "marked", "code", "untagged", "text"]
+SpanKind = Literal["answer", "box", "list", "marked", "code", "untagged", "other", "text"]
 
 
 @dataclass(frozen=True)
@@ -97,26 +97,6 @@ def answer_is_cut(visible: str) -> bool:
     return "</answer>" not in visible and _box_is_cut(visible)
 
 
-def all_answer_spans(visible: str) -> list[Span]:
-    """The content of every `<answer>` and of every box, in order: what a summary withholds.
-
-    Spans do not overlap: of nested ones only the outermost is given. An unterminated answer tag
-    or box runs to the end of the text.
-    """
-    spans = _answer_tags(visible) + _boxes(visible)
-    open_tag = _open_tag(visible)
-    if open_tag >= 0:
-        spans.append(_span(visible, open_tag, len(visible), "answer"))
-    elif _box_is_cut(visible):
-        start = _box_starts(visible)[-1]
-        spans.append(_span(visible, start, len(visible), "box"))
-    outermost: list[Span] = []
-    for span in sorted(spans, key=lambda s: (s.start, -s.end)):
-        if not outermost or span.start >= outermost[-1].end:
-            outermost.append(span)
-    return outermost
-
-
 def code_block(visible: str) -> Span | None:
     """The program in the visible text; None when there is no text at all.
 
@@ -124,7 +104,7 @@ def code_block(visible: str) -> Span | None:
     the bare text. Blocks of other languages are never programs. CRLF becomes LF and a block's
     common indentation (a fence inside a list) is removed.
     """
-    fences = _fenced_blocks(visible)
+    fences = fenced_blocks(visible)
     for kind in ("code", "untagged"):
         for span in reversed(fences):
             if span.kind == kind:
@@ -162,7 +142,7 @@ def _box_starts(visible: str) -> list[int]:
     return [m.end() for m in _BOX.finditer(visible)]
 
 
-def _brace_pairs(visible: str) -> dict[int, int]:
+def brace_pairs(visible: str) -> dict[int, int]:
     """Index after each `{` -> index of the `}` that closes it. Escaped braces are text."""
     pairs: dict[int, int] = {}
     open_braces: list[int] = []
@@ -179,7 +159,7 @@ def _boxes(visible: str) -> list[Span]:
     starts = _box_starts(visible)
     if not starts:
         return []
-    pairs = _brace_pairs(visible)
+    pairs = brace_pairs(visible)
     boxes: list[Span] = []
     for start in starts:
         if start in pairs and (not boxes or start > boxes[-1].end):
@@ -189,7 +169,7 @@ def _boxes(visible: str) -> list[Span]:
 
 def _box_is_cut(visible: str) -> bool:
     starts = _box_starts(visible)
-    return bool(starts) and starts[-1] not in _brace_pairs(visible)
+    return bool(starts) and starts[-1] not in brace_pairs(visible)
 
 
 def _last_group(visible: str, spans: list[Span]) -> Span:
@@ -235,17 +215,15 @@ _FENCE_OPEN = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*([^\s`]*+)[^`\n]*+$")
 _PYTHON_TAGS = frozenset({"python", "py", "python3", "py3", "python2", "pypy", "pypy3"})
 
 
-def _fenced_blocks(visible: str) -> list[Span]:
-    """Complete fenced blocks of Python ("code") and without a language ("untagged")."""
+def fenced_blocks(visible: str) -> list[Span]:
+    """Complete fenced blocks: Python ("code"), no language ("untagged"), another ("other")."""
     blocks: list[Span] = []
     fence, tag, start, offset = "", "", 0, 0
     for line in visible.splitlines(keepends=True):
         bare = line.strip()
         if fence and bare.startswith(fence) and not bare.strip(fence[0]):
-            kind = _block_kind(tag)
-            if kind is not None:
-                body = _dedent(visible[start:offset])
-                blocks.append(Span(start, offset, body, kind))
+            body = _dedent(visible[start:offset])
+            blocks.append(Span(start, offset, body, _block_kind(tag)))
             fence = ""
         elif not fence and (m := _FENCE_OPEN.match(line.rstrip("\r\n"))):
             fence, tag = m.group(1), m.group(2)
@@ -254,11 +232,11 @@ def _fenced_blocks(visible: str) -> list[Span]:
     return blocks
 
 
-def _block_kind(tag: str) -> Literal["code", "untagged"] | None:
+def _block_kind(tag: str) -> SpanKind:
     if not tag:
         return "untagged"
     name = re.split(r"[^a-z0-9]", tag.lower().lstrip("{.="))[0]
-    return "code" if name in _PYTHON_TAGS else None
+    return "code" if name in _PYTHON_TAGS else "other"
 
 
 def _dedent(block: str) -> str:

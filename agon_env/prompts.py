@@ -2,9 +2,9 @@
 
 A `Template` is both directions for one kind of problem. The drafter's prompt is the plain
 problem; the solver's adds the rival's draft. The summary of a reply is what the rival may read of
-it: the text after the last `</think>` with the final answer withheld, so that a reader meets the
-reasoning and not the result. Reading is pure text work: whether an answer is right is the
-verifier's matter.
+it: the text after the last `</think>` with the final answer withheld (`withhold.py`), so that a
+reader meets the reasoning and not the result. Reading is pure text work: whether an answer is right
+is the verifier's matter.
 
 Left out: system messages (several families refuse them) and the tokenizer's chat template, which
 turns these messages into tokens in `learners/policy.py`.
@@ -13,22 +13,13 @@ turns these messages into tokens in `learners/policy.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from agon_env.extract import (
-    Span,
-    all_answer_spans,
-    answer_span,
-    code_block,
-    thinking,
-    visible_text,
-)
+from agon_env.extract import answer_span, code_block, thinking, visible_text
 from agon_env.types import Problem
-
-WITHHELD = "[withheld]"
-"""Stands where a final answer was cut out of a draft."""
+from agon_env.withhold import withhold_answers, withhold_program
 
 Messages = list[dict[str, str]]
 
@@ -120,128 +111,12 @@ def read_code(problem: Problem, text: str) -> Reply:
     return Reply(
         thinking=thinking(text),
         answer=span.text if span else None,
-        summary=_withhold_code(visible),
+        summary=withhold_program(visible),
         well_formed=_thinks_once(text) and fenced,
     )
 
 
-def withhold_answers(visible: str, final: Span | None) -> str:
-    """Replace every final answer in a visible text by the marker.
-
-    Withheld are: the content of every `<answer>` element, every box, a marked final answer,
-    whatever follows an answer or a box that is opened and never closed, and each line that only
-    repeats an answer (as `$7$`, `**7**`, `x = 7`, `The answer is 7.`).
-
-    Args:
-        visible: The visible text of a reply.
-        final: Its final answer, as `answer_span` reads it.
-    """
-    spans = [*all_answer_spans(visible), *([final] if final else [])]
-    said = {span.text for span in spans}
-    said |= {box.text for text in said if "box" in text for box in all_answer_spans(text)}
-    answers = {_bare(text) for text in said} - {""}
-    shown = _cut(visible, [_with_box(visible, span) for span in spans])
-    shown = _cut(shown, [match.span() for match in _BRACELESS_BOX.finditer(shown)])
-    lines = _cut_unclosed(shown).splitlines(keepends=True)
-    return "".join(_withhold_line(line, answers) for line in lines).strip()
-
-
-def _withhold_code(visible: str) -> str:
-    """Replace what the verifier would run, and a fenced block that never ends, by the marker."""
-    span = code_block(visible)
-    shown = visible if span is None else _cut(visible, [_with_fences(visible, span)])
-    opening: int | None = None
-    for fence in _FENCE.finditer(shown):
-        opening = fence.start() if opening is None else None
-    return (shown if opening is None else shown[:opening] + WITHHELD).strip()
-
-
-def _with_box(visible: str, span: Span) -> tuple[int, int]:
-    """The stretch of an answer's content, and for a box also of the box around it."""
-    opening = _BOX_BEFORE.search(visible[max(0, span.start - 80) : span.start])
-    if opening is None or visible[span.end : span.end + 1] not in ("}", ""):
-        return span.start, span.end
-    return span.start - len(opening[0]), span.end + 1
-
-
-def _with_fences(visible: str, span: Span) -> tuple[int, int]:
-    """The stretch of a program, and for a fenced one also of the two lines that fence it."""
-    if span.kind == "text":
-        return span.start, span.end
-    before = visible[: span.start].splitlines(keepends=True)[-1]
-    after = visible[span.end :].splitlines()[0]
-    return span.start - len(before), span.end + len(after)
-
-
 _ANSWER_TAG = re.compile(r"<(/?)answer>")
-_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
-_BOX_BEFORE = re.compile(r"\\(?:boxed|fbox)\s*\{$")
-_BRACELESS_BOX = re.compile(r"\\(?:boxed|fbox)(?:\s*\d[^\s$]*|\s+[^\s{\[$\\][^\s$]*)")
-_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
-_LEAD = re.compile(
-    r"(?:(?:so|thus|hence|therefore|then)\b[,:]?\s*)?(?:(?:the|my|our)\s+)?"
-    r"(?:(?:final|correct)\s+)?(?:answer|result|solution|value)\s*(?:is|:|=)*\s*"
-    r"|(?:\\?[A-Za-z]\w*(?:\([A-Za-z]\))?\s*)?=\s*",
-    re.IGNORECASE,
-)
-_DECORATION = " \t\r\n\f\v*_`$#>-.:"
-
-
-def _bare(text: str) -> str:
-    """An answer or a line without the marks around it: `**$7$.**` -> `7`."""
-    text = text.strip(_DECORATION)
-    for opening, closing in ((r"\(", r"\)"), (r"\[", r"\]")):
-        text = text.removeprefix(opening).removesuffix(closing)
-    return text.strip(_DECORATION)
-
-
-def _withhold_line(line: str, answers: set[str]) -> str:
-    """The marker in place of a line that only says an answer; any other line as it is."""
-    bare = _bare(line)
-    lead = _LEAD.match(bare)
-    if bare in answers or (lead and _bare(bare[lead.end() :]) in answers):
-        return WITHHELD + line[len(line.rstrip("\r\n")) :]
-    return line
-
-
-def _cut(text: str, cuts: Iterable[tuple[int, int]]) -> str:
-    """Replace every stretch (start, end) by the marker; overlapping stretches by one marker."""
-    pieces: list[str] = []
-    done = 0
-    for start, end in sorted(cuts):
-        if start >= done:
-            pieces += [text[done:start], WITHHELD]
-        done = max(done, end)
-    return "".join([*pieces, text[done:]])
-
-
-def _cut_unclosed(text: str) -> str:
-    """Replace everything from the first answer or box that is opened and never closed."""
-    opened: int | None = None
-    for tag in _ANSWER_TAG.finditer(text):
-        if tag[1]:
-            opened = None
-        elif opened is None:
-            opened = tag.start()
-    position = 0
-    while box := _BOX.search(text, position):
-        end = _closing_brace(text, box.end())
-        if end is None:
-            opened = box.start() if opened is None else min(opened, box.start())
-            break
-        position = end
-    return text if opened is None else text[:opened] + WITHHELD
-
-
-def _closing_brace(text: str, position: int) -> int | None:
-    """Index after the brace that closes the group whose content starts at `position`."""
-    depth = 1
-    for mark in _BRACE.finditer(text, position):
-        depth += {"{": 1, "}": -1}.get(mark[0], 0)
-        if depth == 0:
-            return mark.end()
-    return None
 
 
 def _thinks_once(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -11,12 +12,12 @@ from hypothesis import strategies as st
 from agon_env.prompts import (
     CODE_TEMPLATE,
     MATH_TEMPLATE,
-    WITHHELD,
     ChatTemplate,
     Template,
     template_for,
 )
 from agon_env.types import Problem
+from agon_env.withhold import WITHHELD
 
 MATH = Problem("m", "What is 6 * 7?", "42")
 CODE = Problem("c", "Print 42.", "", verifier="code", tests=[{"input": "", "output": "42"}])
@@ -71,13 +72,11 @@ def test_a_line_that_only_repeats_the_answer_is_withheld_and_a_sentence_with_it_
 ):
     line = statement.draw(st.sampled_from(REPEATS)).format(secret)
     text = f"We compute.\n{line}\nThe sum of {secret} and nothing else.\n<answer>{secret}</answer>"
-    lines = MATH_TEMPLATE.read(MATH, text).summary.splitlines()
-    assert lines == [
-        "We compute.",
-        WITHHELD,
-        f"The sum of {secret} and nothing else.",
-        f"<answer>{WITHHELD}</answer>",
-    ]
+    first, repeat, *rest = MATH_TEMPLATE.read(MATH, text).summary.splitlines()
+    assert first == "We compute."
+    assert WITHHELD in repeat
+    assert secret not in repeat
+    assert rest == [f"The sum of {secret} and nothing else.", f"<answer>{WITHHELD}</answer>"]
 
 
 REPEATS = [
@@ -128,6 +127,68 @@ def test_summaries_of_mathematics(text, summary):
     assert MATH_TEMPLATE.read(MATH, text).summary == summary
 
 
+LEAKS = [
+    "<answer>98<answer>98</answer>",
+    "<ANSWER>98</ANSWER>",
+    "<answer >98</answer >",
+    "It is so:\n98</answer>",
+    "98\n</answer>",
+    "the final answer is 98.\n<answer>98</answer>",
+    "Thus the answer should be 98!\n<answer>98</answer>",
+    "**Answer:** 98\n<answer>98</answer>",
+    "## Final Answer\n\n98 of them\n<answer>98</answer>",
+    "the answer is:\n$$98$$\n<answer>98</answer>",
+    "<answer>x=98</answer>\n98",
+    "\\boxed{x = 98}\n98",
+    "<answer>98.0</answer>\n98",
+    "<answer>98</answer>\n98.00",
+    "<answer>98</answer>\n1. 98",
+    "<answer>98</answer>\na) 98",
+    "<answer>98</answer>\n+ 98",
+    "<answer>98</answer>\n(98)",
+    '<answer>98</answer>\n"98"',
+    "<answer>98</answer>\n98,",
+    "<answer>98</answer>\n\\text{98}",
+    "<answer>98</answer>\n9\u200b8",
+    "<answer>98</answer>\n\uff19\uff18",
+    "<answer>98</answer>\n| total | **98** |",
+    "<answer>98</answer>\n<b>98</b>",
+    "98 <answer>98</answer>",
+    "<answer>98</answer> 98",
+    "<answer>98</answer>\nSo we get 98.",
+    "<answer>98/1</answer>\n\\dfrac{98}{1}",
+    "\\boxed-98",
+    "\\boxed(98)",
+    "\\boxed$98$",
+    "\\boxed\\frac{98}{1}",
+    "\\framebox{98}",
+    "\\framebox[2cm]{98}",
+    "#### 98\n<answer>98</answer>",
+]
+
+
+@pytest.mark.parametrize("leak", LEAKS)
+def test_the_answer_is_withheld_in_whatever_form_it_stands(leak):
+    summary = MATH_TEMPLATE.read(MATH, f"Take 49 twice.\n{leak}\nThis was easy.").summary
+    summary = unicodedata.normalize("NFKC", summary).replace("\u200b", "")
+    assert "98" not in summary
+    assert "Take 49 twice." in summary
+
+
+def test_thousands_separators_make_no_other_answer():
+    for said, line in (("1,234", "1234"), ("1234", "1,234"), ("1{,}234", "1234")):
+        text = f"<answer>{said}</answer>\n{line}"
+        assert MATH_TEMPLATE.read(MATH, text).summary == "<answer>[withheld]</answer>\n[withheld]"
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["So 90 + 8 = 98 holds.", "There are 98 of them.", "981", "19.8", "| 98 + 1 | 2 |", "y = 97"],
+)
+def test_a_step_of_the_reasoning_stays(line):
+    assert line in MATH_TEMPLATE.read(MATH, f"{line}\n<answer>98</answer>").summary
+
+
 PROGRAM = "```python\nprint(42)\n```"
 
 
@@ -136,6 +197,10 @@ PROGRAM = "```python\nprint(42)\n```"
     [
         (f"Print it.\n{PROGRAM}\nDone.", "Print it.\n[withheld]\nDone."),
         ("First ```python\nnot a fence```", "[withheld]"),
+        (f"{PROGRAM}\nAgain:\n{PROGRAM}", "[withheld]\nAgain:\n[withheld]"),
+        (f"```text\nprint(42)  \n```\nthat is\n{PROGRAM}", "[withheld]\nthat is\n[withheld]"),
+        (f"```py\nx = 1\nprint(42)\n```\nor\n{PROGRAM}", "[withheld]\nor\n[withheld]"),
+        (f"We say\nprint(42)\nin\n{PROGRAM}", "We say\n[withheld]\nin\n[withheld]"),
         (f"{PROGRAM}\nor\n```python\nprint(6 * 7)\n```", f"{PROGRAM}\nor\n[withheld]"),
         (f"{PROGRAM}\nor\n```python\nprint(6 * 7)", "[withheld]\nor\n[withheld]"),
         ("```\nprint(42)\n```", "[withheld]"),
@@ -209,7 +274,29 @@ def test_any_string_can_be_read(text):
 
 @pytest.mark.parametrize(
     "unit",
-    [r"\boxed{", r"\boxed{1}", "<answer>", "```python\n", "{", "the answer is ", "\n", "</think>"],
+    [
+        *(
+            r"\boxed{",
+            r"\boxed{1}",
+            r"\boxed(",
+            r"\framebox[",
+            "<answer>",
+            "7</answer>",
+            "</think>",
+        ),
+        *(
+            "```python\n",
+            "{",
+            "the answer is ",
+            "answer: ",
+            "\n",
+            "x = ",
+            "1. ",
+            "so ",
+            "| 7 ",
+            "< ",
+        ),
+    ],
 )
 @pytest.mark.timeout(20)
 def test_long_degenerate_replies_are_read_in_linear_time(unit):
