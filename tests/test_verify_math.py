@@ -109,6 +109,13 @@ CHOICES = r"Which one? (A) $12$ (B) $\frac{1}{2}$ (C) a circle"
         ("12", "B", False),
         ("C", r"\text{a circle}", True),
         ("A", "A or B", False),
+        ("A", "(A) 12", True),
+        ("A", "(A) 13", False),
+        ("B", r"\text{(B) } \frac{1}{2}", True),
+        ("C", "C. a circle", True),
+        ("C", "C. circle", True),
+        ("C", "C. a square", False),
+        ("A", "A. B. C.", False),
     ],
 )
 def test_a_letter_and_its_content_are_one_answer_where_the_question_lists_the_choices(
@@ -134,6 +141,31 @@ def test_the_content_of_a_choice_is_no_answer_where_no_choices_are_listed():
     ],
 )
 def test_an_expression_copied_from_the_question_is_no_answer(question, gold, answer, expected):
+    assert verify_answer(gold, answer, question=question) is expected
+
+
+@pytest.mark.parametrize(
+    ("question", "gold", "answer", "expected"),
+    [
+        ("How many hens are left?", "4", r"4\text{ hens}", True),
+        ("How many hens are left?", "4", r"4\text{ hen}", True),
+        ("How many hens are left?", "4", r"4\text{ goats}", False),
+        ("How many hens are left?", "4", r"4\text{ km}", True),
+        ("In how many ways?", "4", r"4\text{ ways}", True),
+        ("Find the area.", "4", r"\text{Area} = 4", True),
+        ("Find the area.", "4", r"\text{lower bound} = 4", False),
+        ("Find the area.", "4", r"\text{answer} = 4", True),
+        ("Find $AB$.", "2", "AB=2", True),
+        ("Find $CD$.", "2", "AB=2", False),
+        ("Find $x+y$.", "5", "x+y=5", True),
+        ("Find $x-y$.", "5", "x+y=5", False),
+        ("Find $x$.", "5", "x=5", True),
+        ("Find the line.", "x+y=5", "y+x=5", True),
+    ],
+)
+def test_names_and_nouns_of_an_answer_must_be_those_of_the_question(
+    question, gold, answer, expected
+):
     assert verify_answer(gold, answer, question=question) is expected
 
 

@@ -19,18 +19,29 @@ _CHOICE = re.compile(
 )
 
 
+_OTHER_LETTER = re.compile(r"(?<![A-Za-z\\])(?:[A-J]|[b-j](?=\s*(?:$|[).:,;/&])))(?![A-Za-z])")
+
+
 def option_letter(text: str) -> str | None:
-    r"""The letter of "B", "(b)", "\text{(B)} 14", "C: the smaller ring"; None for anything else."""
+    r"""The letter of "B", "(b)", "\text{(B)} 14", "C: the smaller ring"; None for anything else.
+
+    What follows the letter may not name a second one: "A: B" and "(A). B. C. D." choose nothing.
+    """
+    split = split_option(text)
+    if split is None or _OTHER_LETTER.search(split[1]):
+        return None
+    return split[0]
+
+
+def split_option(text: str) -> tuple[str, str] | None:
+    """(letter, what follows it) of an answer that begins as an option; None for anything else."""
     flat = TEXT.sub(r"\1 ", text).strip()
     if _SEVERAL.match(flat) or re.match(r"^\(?[A-J]\)?\s*(?:\\?and|\\?or|,|/)\b", flat, re.I):
         return None
     m = _OPTION.match(flat)
-    if m is None:
-        return None
-    rest = flat[m.end() :]
-    if re.search(r"(?<![A-Za-z])\(?[A-J]\)(?![A-Za-z])|\b(?:or|and)\s+\(?[A-J]\b", rest):
-        return None
-    return m.group(1).upper()
+    return (
+        None if m is None else (m.group(1).upper(), flat[m.end() :].lstrip(" ~).:}").rstrip(" ."))
+    )
 
 
 def option_gold(text: str) -> str | None:

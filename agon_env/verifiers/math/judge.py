@@ -11,11 +11,19 @@ from __future__ import annotations
 import functools
 import re
 import time
+from collections.abc import Mapping
 
 from agon_env.extract import Span, answer_is_cut, answer_span, visible_text
 from agon_env.types import Problem, Reason, Verdict
 from agon_env.verifiers.math.algebra import AlgebraTimeoutError
-from agon_env.verifiers.math.choices import choices, option_gold, option_letter, option_set
+from agon_env.verifiers.math.asked import is_asked
+from agon_env.verifiers.math.choices import (
+    choices,
+    option_gold,
+    option_letter,
+    option_set,
+    split_option,
+)
 from agon_env.verifiers.math.compare import same
 from agon_env.verifiers.math.kinds import Opaque, Value, Words
 from agon_env.verifiers.math.normalize import canonical, squeeze
@@ -124,7 +132,8 @@ def verify_answer(gold: str, answer: str, *, question: str = "") -> bool:
         return chosen
     if _copied(given, wanted, question):
         return False
-    return same(_gold_value(wanted), read_value(given))
+    value = read_value(given)
+    return is_asked(value, wanted, given, question) and same(_gold_value(wanted), value)
 
 
 @functools.lru_cache(maxsize=8192)
@@ -207,17 +216,26 @@ def _same_choice(gold: str, answer: str, question: str) -> bool | None:
         return (frozenset(run.group(1)) if run else option_set(answer)) == several
     letter = option_gold(gold)
     if letter is not None:
-        given = option_letter(answer)
+        given = _chosen(answer, listed)
         if given is not None:
             return given == letter
         if letter in listed:
             return _same_content(listed[letter], answer)
         return False if not listed and len(gold) <= 3 else None
     if listed:
-        given = option_letter(answer)
+        given = _chosen(answer, listed)
         if given in listed and len(answer) <= 3:
             return _same_content(listed[given], gold)
     return None
+
+
+def _chosen(answer: str, listed: Mapping[str, str]) -> str | None:
+    """The letter an answer chooses; what follows it must be the content that the question lists."""
+    split = split_option(answer)
+    if split is None or split[0] not in listed or not split[1]:
+        return option_letter(answer)
+    letter, rest = split
+    return letter if _same_content(listed[letter], canonical(rest)) else None
 
 
 def _same_content(content: str, text: str) -> bool:

@@ -97,6 +97,8 @@ class Unit:
     """(dimension, power), sorted; an unknown noun is its own dimension."""
     factor: Node
     """What one of it is in base units."""
+    nouns: tuple[str, ...] = ()
+    """Words in it that are no unit of the table, singular: "hen"."""
 
     @property
     def generic(self) -> bool:
@@ -176,17 +178,20 @@ def parse_unit(words: str) -> Unit | None:
     flat = _COMPOUND.get(flat, flat)
     powers: dict[str, int] = {}
     factor: Node = _one()
+    nouns: list[str] = []
     for place, part in enumerate(flat.split("/")):
         for name, power in _words_with_powers(part):
             power = -power if place else power
             entry = _lookup(name)
             if entry is None:
                 return None
+            if _known(name) is None:
+                nouns.append(singular(name))
             for dimension, size, times in entry:
                 powers[dimension] = powers.get(dimension, 0) + times * power
                 factor = ("mul", factor, ("pow", size, ("num", Fraction(times * power))))
     dimensions = tuple(sorted((name, power) for name, power in powers.items() if power))
-    return Unit(dimensions, factor) if dimensions else None
+    return Unit(dimensions, factor, tuple(nouns)) if dimensions and len(nouns) < 2 else None
 
 
 def _words_with_powers(part: str) -> list[tuple[str, int]]:
@@ -207,14 +212,34 @@ def _words_with_powers(part: str) -> list[tuple[str, int]]:
     return found if 0 < len(found) <= 3 else [("is", 1)]
 
 
+_NO_NOUN = re.compile(
+    r"zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ly|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+    r"|hundred|thousand|million|billion|hence|thus|so|therefore|because|since|however|instead|rather"
+    r"|too|also|again|here|there|possible|obvious|sure|likely|exact|alternative|candidate|option"
+)
+"""A number or a judgement is counted by nobody."""
+
+
 def _lookup(name: str) -> list[tuple[str, Node, int]] | None:
     """(dimension, size, power) for a unit word; None for a word that cannot be one."""
     if name in _STOP or not re.fullmatch(r"[a-z]+", name):
         return None
+    if (known := _known(name)) is not None:
+        return [known]
+    return None if _NO_NOUN.fullmatch(name) else [(singular(name), _one(), 1)]
+
+
+def _known(name: str) -> tuple[str, Node, int] | None:
+    """The entry of a unit of the table; None for any other word."""
     if name in ("degree", "degrees", "deg"):
-        return [("angle", _DEGREE, 1)]
+        return ("angle", _DEGREE, 1)
     for candidate in (name, name.removesuffix("s"), name.removesuffix("es")):
         if candidate in _UNITS:
             dimension, size = _UNITS[candidate]
-            return [(dimension, ("num", size), 1)]
-    return [(name.removesuffix("s"), _one(), 1)]
+            return (dimension, ("num", size), 1)
+    return None
+
+
+def singular(noun: str) -> str:
+    """One name for "hen" and "hens"."""
+    return noun.removesuffix("s")
