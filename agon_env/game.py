@@ -124,8 +124,8 @@ class LiveMatch:
 
         Always `problem_id`, `role` and `acts`, whether the env waits for this agent's reply. While
         it does: `messages`, the chat messages to answer. After the end, of the agent's last turn:
-        `verdict`, `rival_verdict`, `reward_parts` and `scored`, whether the reward counts; and
-        `outcomes`, all of the agent's.
+        `verdict`, `rival_verdict` and `reward_parts`; and of all of its turns: `outcomes`,
+        `scored`, whether every reward counts, and `cut`, how many replies lost their end.
         """
         match = self.match
         acts = agent in dict(match.actors())
@@ -143,7 +143,8 @@ class LiveMatch:
                 "verdict": last.verdict,
                 "rival_verdict": last.rival_verdict,
                 "reward_parts": dict(last.parts),
-                "scored": last.reward is not None,
+                "scored": all(outcome.reward is not None for outcome in outcomes),
+                "cut": sum(turn.cut for turn in match.turns if turn.agent == agent),
                 "outcomes": tuple(outcomes),
             }
         return info

@@ -23,6 +23,7 @@ from pettingzoo import ParallelEnv
 
 from agon_env.game import Game, LiveMatch, Settings
 from agon_env.render import RENDER_MODES, RenderMode, check_render_mode, render_match
+from agon_env.rules import check_reply
 from agon_env.spaces import UnicodeText, action_space, observation_space
 from agon_env.types import AGENTS, AgentID, Episode, Seating
 
@@ -96,6 +97,7 @@ class parallel_env(ParallelEnv[AgentID, dict[str, str], str]):
 
         Raises:
             ValueError: An acting agent's reply is missing.
+            TypeError: A reply is no string. Then, too, nothing is played.
         """
         live = self._started()
         if not self.agents:
@@ -106,6 +108,8 @@ class parallel_env(ParallelEnv[AgentID, dict[str, str], str]):
             raise ValueError(
                 f"actions must hold a reply for {missing}, got replies for {sorted(actions)}"
             )
+        for agent, _ in seats:
+            check_reply(agent, actions[agent])
         for agent, _ in seats:
             live.play(agent, actions[agent])
         over = live.match.over

@@ -21,6 +21,15 @@ from agon_env.types import AGENTS, AgentID, Problem, Reveal, Role, Turn, rival_o
 Seat = tuple[AgentID, Role]
 
 
+def check_reply(agent: AgentID, reply: object) -> None:
+    """TypeError unless the reply is a string; a round is checked before any of it is played."""
+    if not isinstance(reply, str):
+        raise TypeError(
+            f"a reply must be a string, got {type(reply).__name__} from {agent}; "
+            "pass the whole text that the agent wrote"
+        )
+
+
 @dataclass(frozen=True)
 class Match:
     """One problem, played by two agents. Immutable; `play` returns its successor."""
@@ -108,11 +117,7 @@ class Match:
         if agent not in seats:
             whose = f"it is the turn of {list(seats)}" if seats else "the match is over"
             raise ValueError(f"{agent!r} cannot reply now: {whose}")
-        if not isinstance(reply, str):
-            raise TypeError(
-                f"a reply must be a string, got {type(reply).__name__} from {agent}; "
-                "pass the whole text that the agent wrote"
-            )
+        check_reply(agent, reply)
         turn = Turn(
             agent=agent,
             role=seats[agent],

@@ -23,6 +23,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from agon_env.game import Game, LiveMatch, Settings
+from agon_env.render import RENDER_MODES, RenderMode, check_render_mode, render_match
+from agon_env.rules import check_reply
 from agon_env.spaces import UnicodeText, action_space, observation_space
 from agon_env.types import AGENTS, AgentID, Episode, Seating
 
@@ -33,7 +35,10 @@ Infos: TypeAlias = dict[AgentID, list[dict[str, Any]]]
 class vector_env:
     """`num_envs` matches at once. Steps are synchronous: all drafts, then all solutions."""
 
-    metadata: ClassVar[dict[str, Any]] = {"name": "agon_v0", "render_modes": []}
+    metadata: ClassVar[dict[str, Any]] = {
+        "name": "agon_v0",
+        "render_modes": list(RENDER_MODES),
+    }
 
     def __init__(
         self,
@@ -41,6 +46,7 @@ class vector_env:
         num_envs: int = 64,
         *,
         seating: Seating = "alternate",
+        render_mode: RenderMode | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         """Make the env.
@@ -50,10 +56,12 @@ class vector_env:
             num_envs: Matches per batch, unless a reset pins a list of problems.
             seating: "alternate": agent_0 drafts in every second match, counted over batches;
                 "fixed": in all of them; "both": both draft, then each solves.
+            render_mode: "ansi": `render` returns text; "human": finished batches are printed.
             **settings: See `agon_env.game.Settings`.
         """
-        if num_envs < 1:
-            raise ValueError(f"num_envs must be at least 1, got {num_envs}")
+        if not isinstance(num_envs, int) or num_envs < 1:
+            raise ValueError(f"num_envs must be a whole number of at least 1, got {num_envs!r}")
+        self.render_mode = check_render_mode(render_mode)
         self.possible_agents = list(AGENTS)
         self.single_observation_space: spaces.Space[dict[str, str]] = observation_space()
         self.single_action_space: UnicodeText = action_space()
@@ -132,6 +140,7 @@ class vector_env:
 
         Raises:
             ValueError: An acting agent's reply is missing, or a list has the wrong length.
+            TypeError: A reply is no string. Then, too, nothing is played.
             RuntimeError: The batch is over or was never started.
         """
         if self.over:
@@ -146,7 +155,16 @@ class vector_env:
                 rewards[agent][index] = reward
         terminations = np.full(self.num_envs, self.over)
         truncations = np.zeros(self.num_envs, dtype=np.bool_)
+        if self.over and self.render_mode == "human":
+            self.render()
         return self._observations(), rewards, terminations, truncations, self._infos()
+
+    def render(self) -> str | None:
+        """The matches of the batch: returned as one text, printed, or nothing, by the mode."""
+        if not self._live:
+            raise RuntimeError("call reset() before anything else")
+        texts = [render_match(live, self.render_mode) for live in self._live]
+        return "\n\n\n".join(text for text in texts if text) if self.render_mode == "ansi" else None
 
     def close(self) -> None:
         """Nothing to release: the worker pool is shared and closes with the process."""
@@ -166,6 +184,7 @@ class vector_env:
             reply = replies[index]
             if reply is None:
                 raise ValueError(f"actions[{agent!r}][{index}] must be a reply, got None")
+            check_reply(agent, reply)
             moves.append((agent, reply))
         return moves
 

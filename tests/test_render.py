@@ -67,6 +67,23 @@ def test_gym_renders_like_the_others(capsys):
     assert "agent_1 (solver)" in capsys.readouterr().out
 
 
+def test_a_batch_renders_every_match_by_its_mode(capsys):
+    for mode in ("ansi", "human", None):
+        venv = agon_env.vector_env(**PICKY, num_envs=2, render_mode=mode)
+        venv.reset(options={"problem_id": ["sum-3", "sum-4"], "seating": "agent_0"})
+        for _ in range(2):
+            venv.step({agent: [WRONG, WRONG] for agent in AGENTS})
+        printed = capsys.readouterr().out
+        assert [printed.count(f"What is {n} + {n}?") for n in (3, 4)] == [int(mode == "human")] * 2
+        text = venv.render()
+        capsys.readouterr()
+        assert (text is None) == (mode != "ansi")
+        if text:
+            assert [text.count(f"What is {n} + {n}?") for n in (3, 4)] == [1, 1]
+    with pytest.raises(ValueError, match="render_mode must be None or one of"):
+        agon_env.vector_env(**PICKY, render_mode="rgb_array")
+
+
 def test_without_a_render_mode_nothing_is_rendered(capsys):
     assert play(agon_env.env, None).render() is None
     assert capsys.readouterr().out == ""

@@ -152,6 +152,8 @@ def test_missing_replies_are_named_and_nothing_is_played(actions, message):
     before, _ = venv.reset()
     with pytest.raises(ValueError, match=message):
         venv.step(actions)
+    with pytest.raises(TypeError, match="a reply must be a string, got int from agent_0"):
+        venv.step({A: ["x", 3]})
     observations, *_ = venv.step({A: ["x", "y"]})
     assert before[A][0]["role"] == "drafter"
     assert observations[B][0]["role"] == "solver"
@@ -172,8 +174,10 @@ def test_bad_options_are_refused_in_words(options, message):
 
 
 def test_a_batch_holds_at_least_one_match():
-    with pytest.raises(ValueError, match="num_envs must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="num_envs must be a whole number of at least 1, got 0"):
         agon_env.vector_env(**PICKY, num_envs=0)
+    with pytest.raises(ValueError, match=r"got 1\.5"):
+        agon_env.vector_env(**PICKY, num_envs=1.5)
 
 
 def test_unknown_options_are_ignored():

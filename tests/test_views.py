@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from simple_game import PICKY, PROBLEMS, WRONG, exact, reply
 
 import agon_env
+from agon_env.spaces import MAX_REPLY_CHARS
 from agon_env.types import AGENTS, Problem, Verdict
 from agon_env.verifiers import isolation
 
@@ -231,6 +232,33 @@ def test_a_missing_parallel_action_is_named():
     env.reset()
     with pytest.raises(ValueError, match=r"must hold a reply for \['agent_1'\], got replies for"):
         env.step({A: "x"})
+
+
+def test_a_round_with_a_reply_that_is_no_string_is_not_played_at_all():
+    env = agon_env.parallel_env(**PICKY)
+    env.reset()
+    with pytest.raises(TypeError, match="a reply must be a string, got int from agent_1"):
+        env.step({A: "ok", B: 3})
+    observations, *_ = env.step({A: "first", B: "second"})
+    assert [observations[agent]["draft"] for agent in AGENTS] == ["second", "first"]
+
+
+def test_an_agent_is_scored_only_if_all_of_its_turns_are():
+    env = agon_env.parallel_env(**PICKY, reward=lambda play: {"drafter": None}.get(play.role, 1.0))
+    env.reset()
+    env.step(dict.fromkeys(AGENTS, WRONG))
+    _, rewards, _, _, infos = env.step(dict.fromkeys(AGENTS, WRONG))
+    assert rewards == {A: 1.0, B: 1.0}
+    assert [infos[agent]["scored"] for agent in AGENTS] == [False, False]
+
+
+def test_infos_count_the_replies_that_lost_their_end():
+    env = agon_env.parallel_env(**PICKY)
+    env.reset()
+    long = "x" * (MAX_REPLY_CHARS + 1)
+    env.step({A: long, B: "short"})
+    *_, infos = env.step({A: long, B: long})
+    assert [infos[agent]["cut"] for agent in AGENTS] == [2, 1]
 
 
 def test_an_unscored_reply_pays_nothing_and_says_so():
