@@ -33,7 +33,7 @@ from agon_env.tasks.algebra import (
 from agon_env.tasks.arithmetic import ArithmeticLevel, draw_expression, register_arithmetic
 from agon_env.tasks.procedural import content_split, endless
 from agon_env.types import Problem
-from agon_env.verifiers.math import gold_problem, judge_math
+from agon_env.verifiers.math import gold_problem, judge_final
 
 PROCEDURAL = [f"{kind}-{level}" for kind in ("arithmetic", "algebra") for level in LEVELS]
 
@@ -93,7 +93,33 @@ def test_every_generated_gold_is_usable_and_accepted_in_a_reply(name: str) -> No
     for problem in load_problems(name, "train", limit=25):
         assert gold_problem(problem.answer) is None
         reply = f"<think>...</think><answer>{problem.answer}</answer>"
-        assert judge_math(problem, reply).correct is True, problem
+        assert problem.verifier == "math-final"
+        assert judge_final(problem, reply).correct is True, problem
+
+
+@pytest.mark.parametrize("name", PROCEDURAL)
+def test_an_echo_of_the_question_is_never_paid(name: str) -> None:
+    """An expression equals its value; what is to be worked out may not be the answer."""
+    for problem in load_problems(name, "train", limit=25):
+        asked = re.search(r"\$(.+?)\$|is (.+?)\?", problem.question)
+        assert asked
+        echo = next(filter(None, asked.groups()))
+        modulus = re.search(r"divided by \$(\d+)\$", problem.question)
+        echoes = [echo, f"({echo})", f"{echo} = {echo}", f"0 + {echo}"]
+        if modulus:
+            echoes.append(rf"({echo}) \bmod {modulus.group(1)}")
+        if problem.topic == "derivative":
+            echoes.append(rf"\frac{{d}}{{dx}}\left({echo.split('=')[-1]}\right)")
+        for text in echoes:
+            assert judge_final(problem, f"<answer>{text}</answer>").correct is False, text
+
+
+def test_the_worked_examples_are_no_questions_of_the_task() -> None:
+    template = find_task("arithmetic-easy").template
+    shown = {shot.question for shot in template.shots}
+    shown |= {"What is 7 + 12?", "What is 3 * 6?"}
+    for split in SPLITS:
+        assert not shown & {problem.question for problem in load_problems("arithmetic-easy", split)}
 
 
 @pytest.mark.slow
@@ -140,7 +166,7 @@ def test_the_easy_prompt_shows_replies_that_are_right_and_well_formed() -> None:
         for question, reply in zip(shots[::2], shots[1::2], strict=True):
             text = question["content"].partition("?")[0].removeprefix("What is ")
             problem = Problem("shot", question["content"], str(sympy.sympify(text)))
-            assert judge_math(problem, reply["content"]).correct is True
+            assert judge_final(problem, reply["content"]).correct is True
             read = template.read(problem, reply["content"])
             assert read.well_formed
             assert problem.answer not in read.summary.split()

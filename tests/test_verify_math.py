@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from agon_env.types import Problem
-from agon_env.verifiers.math import gold_problem, judge_math, judge_math_marked, verify_answer
+from agon_env.verifiers.math import (
+    gold_problem,
+    judge_final,
+    judge_math,
+    judge_math_marked,
+    verify_answer,
+)
 
 DATA = Path(__file__).parent / "data"
 CASES = [
@@ -137,6 +143,20 @@ def test_the_content_of_a_choice_is_no_answer_where_no_choices_are_listed():
         (r"Simplify $\frac{x^2-1}{x-1}$.", "x+1", r"\frac{x^2-1}{x-1}", False),
         (r"Simplify $\frac{x^2-1}{x-1}$.", "x+1", "1+x", True),
         (r"Is $\frac{1}{2}$ or $0.4$ larger?", "0.5", r"\frac{1}{2}", True),
+        ("What is 4 * 11?", "44", "(4 * 11)", False),
+        ("What is 4 * 11?", "44", "11 * 4", False),
+        ("What is 4 * 11?", "44", r"4 \times 11 = 4 \cdot 11", False),
+        ("What is 4 * 11?", "44", "4 * 11 = 44", True),
+        ("What is 4 * 11?", "44", "1*(11 * 4)+0", False),
+        ("What is 4 * 11?", "44", r"\text{44}", True),
+        ("What is 3 + 4 * 11?", "47", "11*4 + 3", False),
+        (r"Evaluate $\int_0^1 x^2 dx$.", r"\frac13", r"0+\int_0^1 x^2 dx", False),
+        ("Find the remainder when $16^{22}$ is divided by $9$.", "7", r"(16^{22}) \bmod 9", False),
+        (r"Differentiate $x^2$.", "2x", r"\frac{d}{dx}(x^2)", False),
+        (r"Differentiate $x^2$.", "2x", r"\frac{dy}{dx} = 2x", True),
+        (r"Differentiate $f(x) = x^2$.", "2x", "f'(x) = 2x", True),
+        ("How many subsets have 10 elements?", "1024", "2^{10}", True),
+        ("Simplify $x+1+0$.", "1+x", "x+1", True),
         (r"Factor $x^2-1$ or leave $x^2-1$.", "x^2-1", "x^2-1", True),
     ],
 )
@@ -167,6 +187,40 @@ def test_names_and_nouns_of_an_answer_must_be_those_of_the_question(
     question, gold, answer, expected
 ):
     assert verify_answer(gold, answer, question=question) is expected
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "expected"),
+    [
+        ("44", "44", True),
+        ("44", "44.0", True),
+        ("44", "x = 44", True),
+        ("44", "4 * 11 = 44", True),
+        ("44", r"\text{44}", True),
+        ("44", "4 * 11", False),
+        ("44", "(4 * 11)", False),
+        ("44", "40 + 4", False),
+        ("44", r"\frac{88}{2}", False),
+        ("44", "44 + 0", False),
+        ("44", "2 * 22 = 4 * 11", False),
+        ("-12345", "-12,345", True),
+        (r"- \frac{5}{2}", r"\frac{-5}{2}", True),
+        (r"- \frac{5}{2}", "-2.5", True),
+        (r"- \frac{5}{2}", r"x = -\frac{5}{2}", True),
+        (r"- \frac{5}{2}", r"-2\frac{1}{2}", True),
+        (r"- \frac{5}{2}", r"2 - \frac{9}{2}", False),
+        ("2 x", r"\frac{d}{dx} x^2", False),
+        ("2 x", "f'(x) = x + x", True),
+        ("7", r"16^{22} \bmod 9", False),
+        (r"\left\{-1, 2\right\}", r"\{2, -1\}", True),
+    ],
+)
+def test_a_task_that_knows_the_form_of_its_golds_pays_for_worked_out_answers_only(
+    gold, answer, expected
+):
+    """An equal expression is a mismatch: a learner that is paid for it echoes the question."""
+    verdict = judge_final(Problem(id="p", question="", answer=gold), f"\\boxed{{{answer}}}")
+    assert (verdict.correct, verdict.reason) == (expected, "match" if expected else "mismatch")
 
 
 @pytest.mark.parametrize(

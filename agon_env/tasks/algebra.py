@@ -23,7 +23,7 @@ from agon_env.tasks.polynomials import (
     nonzero,
     value_at,
 )
-from agon_env.tasks.procedural import Sketch, register_procedural
+from agon_env.tasks.procedural import FINAL, Sketch, register_procedural
 
 if TYPE_CHECKING:
     import sympy
@@ -291,5 +291,6 @@ for _level in LEVELS:
     register_procedural(
         f"algebra-{_level}",
         partial(_draw, level=_level),
+        verifier=FINAL,
         description="equations, systems, derivatives, integrals, modular arithmetic",
     )

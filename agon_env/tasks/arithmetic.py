@@ -8,12 +8,13 @@ reach of a 135M-parameter LLM; medium is three to five, hard nine to twelve, nes
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from agon_env.prompts import Template
-from agon_env.tasks.procedural import Sketch, register_procedural
+from agon_env.tasks.procedural import FINAL, Sketch, register_procedural
 from agon_env.tasks.registry import Task
 from agon_env.tasks.shots import FewShotTemplate, Shot
 
@@ -161,6 +162,18 @@ EASY_TEMPLATE = FewShotTemplate(
 """Examples for `arithmetic-easy`. Larger models follow the plain template of the other levels."""
 
 
+def shown_keys(template: Template | None) -> frozenset[str]:
+    """`Node.key` of each question "What is a + b?" among the template's worked examples."""
+    shots = template.shots if isinstance(template, FewShotTemplate) else ()
+    keys = set()
+    for shot in shots:
+        parts = re.findall(r"\d+|[-+*/]", shot.question)
+        if len(parts) == 3 and parts[1] in PRECEDENCE:
+            left, right = (Node(part, int(part)) for part in (parts[0], parts[2]))
+            keys.add(Node("", 0, parts[1], (left, right)).key)
+    return frozenset(keys)
+
+
 def register_arithmetic(
     name: str,
     level: ArithmeticLevel,
@@ -169,10 +182,16 @@ def register_arithmetic(
     sizes: dict[str, int] | None = None,
     description: str = "",
 ) -> Task:
-    """Register arithmetic of a level of your own under a name."""
+    """Register arithmetic of a level of your own under a name.
+
+    What the worked examples of the template ask, commuted or not, is never drawn.
+    """
+    shown = shown_keys(template)
 
     def draw(rng: np.random.Generator) -> Sketch:
         node = draw_expression(rng, level)
+        while node.key in shown:
+            node = draw_expression(rng, level)
         steps = sum(node.text.count(f" {operator} ") for operator in PRECEDENCE)
         topic = "arithmetic" if steps > 1 else f"arithmetic/{node.operator}"
         question = f"What is {node.text}?"
@@ -181,6 +200,7 @@ def register_arithmetic(
     return register_procedural(
         name,
         draw,
+        verifier=FINAL,
         template=template,
         sizes=sizes,
         description=description

@@ -17,10 +17,13 @@ import numpy as np
 
 from agon_env.tasks.registry import SPLITS, Task, register_task
 from agon_env.types import Problem
+from agon_env.verifiers import register
 
 DEFAULT_SIZES = {"train": 2000, "validation": 200, "test": 500}
 TENTHS = ("test", "validation", *["train"] * 8)
 """Split of each tenth of the hash range."""
+FINAL = "math-final"
+"""Verifier of the mathematics made here: an equal answer counts once it is worked out."""
 PATIENCE = 20_000
 """Draws in a row without a new question after which a task is said to be exhausted."""
 
@@ -37,6 +40,8 @@ class Sketch:
     key: str = ""
     """What makes two questions the same; "" means the question's text."""
 
+
+register(FINAL, "agon_env.verifiers.math:judge_final")
 
 Draw: TypeAlias = Callable[[np.random.Generator], Sketch]
 

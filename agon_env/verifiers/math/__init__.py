@@ -5,6 +5,7 @@
 """
 
 from agon_env.verifiers.math.algebra import warm_up
+from agon_env.verifiers.math.final import judge_final
 from agon_env.verifiers.math.judge import (
     gold_problem,
     judge_math,
@@ -12,4 +13,11 @@ from agon_env.verifiers.math.judge import (
     verify_answer,
 )
 
-__all__ = ["gold_problem", "judge_math", "judge_math_marked", "verify_answer", "warm_up"]
+__all__ = [
+    "gold_problem",
+    "judge_final",
+    "judge_math",
+    "judge_math_marked",
+    "verify_answer",
+    "warm_up",
+]

@@ -27,6 +27,7 @@ from agon_env.verifiers.math.choices import (
 from agon_env.verifiers.math.compare import same
 from agon_env.verifiers.math.kinds import Opaque, Value, Words
 from agon_env.verifiers.math.normalize import canonical, squeeze
+from agon_env.verifiers.math.parrot import is_parrot
 from agon_env.verifiers.math.values import read_value
 from agon_env.verifiers.math.words import tokens_of
 
@@ -130,7 +131,7 @@ def verify_answer(gold: str, answer: str, *, question: str = "") -> bool:
     chosen = _same_choice(wanted, given, question)
     if chosen is not None:
         return chosen
-    if _copied(given, wanted, question):
+    if is_parrot(given, wanted, question):
         return False
     value = read_value(given)
     return is_asked(value, wanted, given, question) and same(_gold_value(wanted), value)
@@ -204,7 +205,7 @@ def _gold_value(text: str) -> Value:
     return read_value(text)
 
 
-# --- multiple choice and copies ---
+# --- multiple choice ---
 
 
 def _same_choice(gold: str, answer: str, question: str) -> bool | None:
@@ -240,20 +241,3 @@ def _chosen(answer: str, listed: Mapping[str, str]) -> str | None:
 
 def _same_content(content: str, text: str) -> bool:
     return same(read_value(canonical(content)), read_value(text))
-
-
-_FINAL_FORM = re.compile(r"[-+]?(?:\d+(?:\.\d+)?|\\frac\{\d+\}\{\d+\}|\w|\\?\w+)")
-
-
-def _copied(answer: str, gold: str, question: str) -> bool:
-    """True for an expression lifted from the question that still has to be worked out.
-
-    A number, a fraction or a symbol is a final form; so is what the gold itself copies, and one of
-    the listed choices.
-    """
-    if not question or choices(question):
-        return False
-    copy, target, asked = squeeze(answer), squeeze(gold), squeeze(canonical(question))
-    unfinished = len(copy) >= 5 and len(copy) > len(target) and not _FINAL_FORM.fullmatch(copy)
-    gold_is_copied = len(target) > 3 and target in asked
-    return unfinished and copy in asked and not gold_is_copied
