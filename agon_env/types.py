@@ -129,6 +129,10 @@ class Verdict:
     score: float | None = None
     """Partial credit in [0, 1] where the problem asks for it; None: `correct` says it all."""
 
+    def __post_init__(self) -> None:
+        if self.score is not None and not 0.0 <= self.score <= 1.0:
+            raise ValueError(f"Verdict.score must be None or in [0, 1], got {self.score!r}")
+
     @property
     def value(self) -> float:
         """The verdict as a number in [0, 1]: c of the paper. Raises ValueError when unscored."""

@@ -331,6 +331,31 @@ def test_an_inline_judge_that_raises_gives_a_verdict():
     assert (verdict.correct, verdict.reason) == (False, "error")
 
 
+@pytest.mark.parametrize("text", [None, 7, b"7"])
+def test_what_is_no_text_is_the_callers_mistake(text):
+    with pytest.raises(TypeError, match=f"got Problem and {type(text).__name__}"):
+        verify(OBEY, text)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"limit_s": limit} for limit in (0, -1, float("nan"), "2")),
+        *({"workers": 1.5}, {"workers": "2"}, {"workers": 0}, {"memory_mb": 0}),
+    ],
+)
+def test_a_pool_refuses_settings_that_cannot_work(settings):
+    (name,) = settings
+    with pytest.raises(ValueError, match=f"{name} must be a"):
+        VerifierPool(**settings)
+
+
+@pytest.mark.parametrize("score", [7.0, -0.1, float("nan")])
+def test_partial_credit_outside_zero_and_one_is_refused(score):
+    with pytest.raises(ValueError, match=r"Verdict.score must be None or in \[0, 1\]"):
+        Verdict(True, "match", score=score)
+
+
 def test_a_judge_that_no_worker_can_import_is_refused():
     with pytest.raises(ValueError, match="module-level function"):
         register("test-lambda", lambda problem, text: Verdict(True, "match"))

@@ -24,7 +24,7 @@ from concurrent.futures import Future
 from agon_env.types import Problem, Verdict
 from agon_env.verifiers.dispatch import Dispatcher
 from agon_env.verifiers.process import Job
-from agon_env.verifiers.registry import Judge, Verifier, find_verifier, load_judge
+from agon_env.verifiers.registry import Judge, Verifier, check_limit, find_verifier, load_judge
 from agon_env.verifiers.walls import require_isolation
 
 logger = logging.getLogger("agon_env.verifiers")
@@ -56,11 +56,12 @@ class VerifierPool:
             memory_mb: Address space of one worker, MiB.
             recycle_after: Verdicts after which a worker is replaced by a fresh one.
         """
-        if workers < 1 or recycle_after < 1 or memory_mb < 1:
-            raise ValueError(
-                "workers, memory_mb and recycle_after must be at least 1, "
-                f"got {workers}, {memory_mb}, {recycle_after}"
-            )
+        counts = {"workers": workers, "memory_mb": memory_mb, "recycle_after": recycle_after}
+        for name, count in counts.items():
+            if not isinstance(count, int) or count < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {count!r}")
+        if limit_s is not None:
+            check_limit(limit_s)
         self._size = workers
         self._limit_s = limit_s
         self._memory_mb = memory_mb
@@ -81,11 +82,17 @@ class VerifierPool:
             A future of the verdict. It never holds an exception that the reply caused.
 
         Raises:
+            TypeError: `problem` is no Problem or `text` no string: a mistake of the caller.
             ValueError: The problem's verifier is unknown.
             RuntimeError: The pool is closed, or the problem needs a sandbox and there is none.
         """
         if self._closed:
             raise RuntimeError("the VerifierPool is closed; open a new one")
+        if not isinstance(problem, Problem) or not isinstance(text, str):
+            raise TypeError(
+                "the verifier judges a Problem and the text of a reply, "
+                f"got {type(problem).__name__} and {type(text).__name__}"
+            )
         verifier = find_verifier(problem.verifier)
         if verifier.where == "inline":
             return _judge_inline(verifier.judge, problem, text)

@@ -57,13 +57,30 @@ def register(
     """
     if where not in ("worker", "inline", "sandbox"):
         raise ValueError(f"where must be 'worker', 'inline' or 'sandbox', got {where!r}")
-    if not (math.isfinite(limit_s) and limit_s > 0):
-        raise ValueError(f"limit_s must be a positive number of seconds, got {limit_s!r}")
+    check_limit(limit_s)
     if where != "inline" and not isinstance(judge, str):
         judge = _import_path(judge)
     entry = Verifier(name, judge, where, limit_s)
     _VERIFIERS[name] = entry
     return entry
+
+
+def check_limit(limit_s: float) -> None:
+    """ValueError unless it is a positive, finite number of seconds."""
+    if not (isinstance(limit_s, int | float) and math.isfinite(limit_s) and limit_s > 0):
+        raise ValueError(f"limit_s must be a positive number of seconds, got {limit_s!r}")
+
+
+def check_gold(problem: Problem, *, where: str = "") -> None:
+    """ValueError with the problem's id when a built-in verifier has nothing to judge by."""
+    if problem.verifier == "code" and not (problem.tests and problem.tests.cases):
+        raise ValueError(
+            f"{where}problem {problem.id!r}: the verifier 'code' needs tests, got none"
+        )
+    if problem.verifier == "math" and not problem.answer.strip():
+        raise ValueError(
+            f"{where}problem {problem.id!r}: the verifier 'math' needs a gold answer, got none"
+        )
 
 
 def verifiers() -> dict[str, Verifier]:
