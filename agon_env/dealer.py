@@ -37,6 +37,8 @@ class Dealer:
 
     def reseed(self, seed: int | None) -> None:
         """Start anew: shuffle, position and episode count. The problems and the seating stay."""
+        if seed is not None and not (isinstance(seed, int | np.integer) and seed >= 0):
+            raise ValueError(f"seed must be None or a whole number of at least 0, got {seed!r}")
         self._rng = np.random.default_rng(seed)
         self._order: list[int] = []
         self.episode = 0

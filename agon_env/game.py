@@ -30,7 +30,7 @@ from agon_env.types import (
     Turn,
     Verdict,
 )
-from agon_env.verifiers import find_verifier
+from agon_env.verifiers.registry import check_gold, find_verifier
 
 
 class Settings(TypedDict, total=False):
@@ -174,6 +174,11 @@ class Game:
             problems = load_problems(task, split=split) if problems is None else problems
         assert problems is not None
         self.dealer = Dealer(problems, seating=seating, seed=seed)
+        if not (template is None or isinstance(template, Template)):
+            raise TypeError(
+                "template must be None or a Template (name, messages, read), "
+                f"got {type(template).__name__}"
+            )
         self._template = template
         self._reveal: Reveal = reveal
         self._reward = reward_scheme(reward)
@@ -181,8 +186,8 @@ class Game:
         # Refuse a bad `reveal` and unknown verifiers now rather than in the first episode.
         Match(self.dealer.problems[0], AGENTS, template_for(self.dealer.problems[0]), reveal)
         if verifier is None:
-            for name in {problem.verifier for problem in self.dealer.problems}:
-                find_verifier(name)
+            for problem in self.dealer.problems:
+                _check_judgeable(problem)
 
     def deal(self, *, problem_id: str | None = None, seating: str | None = None) -> LiveMatch:
         """Start the next match; see `Dealer` for what the arguments pin."""
@@ -201,3 +206,12 @@ class Game:
             self.dealer.reseed(seed)
         options = options or {}
         return self.deal(problem_id=options.get("problem_id"), seating=options.get("seating"))
+
+
+def _check_judgeable(problem: Problem) -> None:
+    """ValueError with the problem's id unless its verifier is known and has a gold to judge by."""
+    try:
+        find_verifier(problem.verifier)
+    except ValueError as error:
+        raise ValueError(f"problem {problem.id!r}: {error}") from None
+    check_gold(problem)

@@ -234,6 +234,27 @@ def test_a_missing_parallel_action_is_named():
         env.step({A: "x"})
 
 
+@pytest.mark.parametrize(
+    ("problem", "message"),
+    [
+        (Problem("p7", "q", ""), "problem 'p7': the verifier 'math' needs a gold answer"),
+        (Problem("p7", "q", "7", verifier="code"), "problem 'p7': the verifier 'code' needs tests"),
+        (Problem("p7", "q", "7", verifier="mth"), "problem 'p7': unknown verifier 'mth'"),
+    ],
+)
+def test_a_problem_that_cannot_be_judged_is_refused_before_it_is_played(problem, message):
+    with pytest.raises(ValueError, match=message):
+        agon_env.env(problems=[*PROBLEMS, problem])
+    agon_env.env(problems=[*PROBLEMS, problem], verifier=exact)
+
+
+def test_a_seed_below_zero_and_a_template_that_is_none_are_refused():
+    with pytest.raises(ValueError, match="seed must be None or a whole number of at least 0"):
+        agon_env.env(**{**PICKY, "seed": -1})
+    with pytest.raises(TypeError, match=r"template must be None or a Template .*, got int"):
+        agon_env.env(**PICKY, template=3)
+
+
 def test_a_round_with_a_reply_that_is_no_string_is_not_played_at_all():
     env = agon_env.parallel_env(**PICKY)
     env.reset()

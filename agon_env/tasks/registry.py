@@ -23,6 +23,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from agon_env.types import Problem
+from agon_env.verifiers.registry import check_gold
 
 SPLITS = ("train", "validation", "test")
 ENDLESS_CAP = 5_000_000
@@ -182,6 +183,8 @@ def find_task(name_or_path: str | PathLike[str]) -> Task:
         ValueError: There is none; the message holds close matches and the list.
     """
     name = fspath(name_or_path)
+    if not name.strip():
+        raise ValueError(f"a task has a name or a path, got {name!r}; see agon_env.tasks()")
     if name in _TASKS:
         return _TASKS[name]
     for resolve, claims in _FAMILIES.values():
@@ -288,6 +291,7 @@ def _checked(task: Task, split: str, seed: int, rejected: Counter[str]) -> Itera
                 f"{where} (id {item.id!r}): a problem needs an answer (field 'answer') or tests "
                 "(field 'tests'), got neither"
             )
+        check_gold(item, where=f"{where} ")
         if len(seen) >= ENDLESS_CAP:
             raise ValueError(f"{where}: the loader does not end; pass limit= or register sizes=")
         seen[item.id] = row
