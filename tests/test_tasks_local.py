@@ -58,6 +58,42 @@ def test_every_file_format_gives_the_same_problems(tmp_path: Path, ending: str) 
     assert len({p.id for p in problems}) == 3
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "json", "csv"])
+def test_a_file_in_another_encoding_is_named(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"mine.{ending}"
+    for encoding in ("utf-16", "latin-1"):
+        path.write_text('question,answer\n"Länge",7\n', encoding=encoding)
+        with pytest.raises(ValueError, match=rf"mine\.{ending} must be UTF-8 text"):
+            load_problems(path)
+
+
+def test_a_csv_cell_may_be_long_and_the_limit_of_the_process_stays(tmp_path: Path) -> None:
+    limit = csv.field_size_limit()
+    (problem,) = load_problems(
+        write(tmp_path / "long.csv", [{"question": "x" * 200_000, "answer": "7"}])
+    )
+    assert len(problem.question) == 200_000
+    assert csv.field_size_limit() == limit
+
+
+def test_a_column_that_stands_twice_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "twice.csv"
+    path.write_text("question,answer,answer\np,7,8\n")
+    with pytest.raises(ValueError, match=r"\['answer'\] stand more than once"):
+        load_problems(path)
+
+
+def test_an_empty_name_is_no_task() -> None:
+    with pytest.raises(ValueError, match="a task has a name or a path, got ''"):
+        load_problems("")
+
+
+def test_a_code_problem_without_tests_is_refused_with_its_id(tmp_path: Path) -> None:
+    path = write(tmp_path / "c.jsonl", [{"id": "c7", "question": "p", "answer": "7"}])
+    with pytest.raises(ValueError, match=r"'c7'.*the verifier 'code' needs tests, got none"):
+        load_problems(f"{path}?verifier=code")
+
+
 def test_a_path_object_is_as_good_as_a_string(tmp_path: Path) -> None:
     name = write(tmp_path / "mine.jsonl", ROWS)
     assert load_problems(Path(name)) == load_problems(name)

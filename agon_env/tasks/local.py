@@ -10,6 +10,7 @@ Options stand behind the path: `my.csv?question=text&answer=key&verifier=math`.
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -32,6 +33,8 @@ FILE_NAMES = {
 }
 """Split -> file names (without ending) that hold it in a folder."""
 
+_LONGEST_CELL = 2**31 - 1
+
 Table: TypeAlias = list[tuple[str, Mapping[str, Any]]]
 """(how the row is called in messages, its fields)."""
 
@@ -39,16 +42,15 @@ Table: TypeAlias = list[tuple[str, Mapping[str, Any]]]
 def read_jsonl(path: Path) -> Table:
     """One JSON object per line; empty lines are passed over."""
     table: Table = []
-    with path.open(encoding="utf-8-sig") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                table.append((f"line {number}", _object(line, path, f"line {number}")))
+    for number, line in enumerate(io.StringIO(_text(path)), start=1):
+        if line.strip():
+            table.append((f"line {number}", _object(line, path, f"line {number}")))
     return table
 
 
 def read_json_file(path: Path) -> Table:
     """A list of objects, or an object whose first list holds them (`{"data": [...]}`)."""
-    value = _parse(path.read_text(encoding="utf-8-sig"), path, "the file")
+    value = _parse(_text(path), path, "the file")
     if isinstance(value, Mapping):
         value = next((v for v in value.values() if isinstance(v, list)), None)
     if not isinstance(value, list) or not all(isinstance(row, Mapping) for row in value):
@@ -58,21 +60,37 @@ def read_json_file(path: Path) -> Table:
 
 def read_csv(path: Path) -> Table:
     """A header line and rows; a row with more or fewer cells than the header is an error."""
-    with path.open(encoding="utf-8-sig", newline="") as lines:
-        reader = csv.reader(lines)
-        header = next(reader, [])
-        table: Table = []
-        for cells in reader:
-            name = f"line {reader.line_num}"
-            if not cells:
-                continue
-            if len(cells) != len(header):
-                raise ValueError(
-                    f"{path} {name}: has {len(cells)} cells, the header {len(header)}: {header}; "
-                    'put quotes (") around text with commas'
-                )
-            table.append((name, dict(zip(header, cells, strict=True))))
+    rows = _csv_rows(path)
+    _, header = next(rows, ("", []))
+    if twice := [name for name in dict.fromkeys(header) if header.count(name) > 1]:
+        raise ValueError(f"{path}: the names of columns must differ, {twice} stand more than once")
+    table: Table = []
+    for name, cells in rows:
+        if not cells:
+            continue
+        if len(cells) != len(header):
+            raise ValueError(
+                f"{path} {name}: has {len(cells)} cells, the header {len(header)}: {header}; "
+                'put quotes (") around text with commas'
+            )
+        table.append((name, dict(zip(header, cells, strict=True))))
     return table
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """(how the row is called, its cells); tests of programs may fill cells of any length."""
+    reader = csv.reader(io.StringIO(_text(path), newline=""))
+    while True:
+        usual = csv.field_size_limit(_LONGEST_CELL)  # of the process: set for one row at a time
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise ValueError(f"{path} line {reader.line_num}: is no CSV: {error}") from None
+        finally:
+            csv.field_size_limit(usual)
+        yield f"line {reader.line_num}", cells
 
 
 def read_parquet(path: Path) -> Table:
@@ -101,6 +119,13 @@ def read_table(path: Path) -> Table:
     if not table:
         raise ValueError(f"{path} holds no rows")
     return table
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be UTF-8 text: {error}; save it as UTF-8") from None
 
 
 def _parse(text: str, path: Path, name: str) -> Any:
