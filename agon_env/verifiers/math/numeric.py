@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
 import mpmath
@@ -59,7 +60,11 @@ def _same_everywhere(
 ) -> bool | None:
     variables = [name for name in symbols if not name.endswith("()")]
     real, other = [], []
-    for env in _points(variables, integers=_needs_integers(gold) or _needs_integers(answer)):
+    integers = _needs_integers(gold) or _needs_integers(answer)
+    points = _points(variables, integers=integers)
+    if not integers and (_has_kinks(gold) or _has_kinks(answer)):
+        points += _far_points(variables, constants(gold) | constants(answer))
+    for env in points:
         try:
             a, b = (_values(n, env, _POINT_PRECISIONS, log_base) for n in (gold, answer))
         except (UndefinedError, TooBigError, OverflowError):
@@ -87,6 +92,46 @@ def _points(variables: list[str], *, integers: bool) -> list[dict[str, Any]]:
          for name in variables}
         for low, high in ranges
     ]  # fmt: skip
+
+
+_KINKED = frozenset("abs max min floor ceil mod".split())
+MAX_CORNERS = 12
+
+
+def _has_kinks(node: Node) -> bool:
+    """True for functions that are given piece by piece, and for even roots: sqrt((x - 7)^2)."""
+    if node[0] == "fn" and node[1] in _KINKED:
+        return True
+    if node[0] == "pow":
+        exponent = exact_value(node[2])
+        if exponent is not None and exponent.denominator % 2 == 0:
+            return True
+    return any(_has_kinks(part) for part in node[1:] if isinstance(part, tuple))
+
+
+def constants(node: Node) -> frozenset[Fraction]:
+    """Sizes of the numbers in a tree: where a function may change its piece."""
+    if node[0] == "num":
+        return frozenset((abs(node[1]),))
+    parts = [constants(part) for part in node[1:] if isinstance(part, tuple)]
+    return frozenset().union(*parts)
+
+
+def _far_points(variables: list[str], corners: frozenset[Fraction]) -> list[dict[str, Any]]:
+    """Points on both sides of the constants and far out, the same for all symbols and mixed."""
+    ends = [mpmath.mpf(c.numerator) / c.denominator for c in sorted(corners)[:MAX_CORNERS]]
+    steps = [mpmath.mpf(1) / 3, -mpmath.mpf(2) / 7]
+    values = [sign * end + step for end in ends for sign in (1, -1) for step in steps]
+    values += [mpmath.mpf(n) + mpmath.mpf(1) / 7 for n in (50, -50, 1000, -1000)]
+    points = [dict.fromkeys(variables, value) for value in values]
+    if len(variables) > 1:
+        turned = values[1:] + values[:1]
+        for place, name in enumerate(variables):
+            points += [
+                {**dict.fromkeys(variables, b), name: a + place}
+                for a, b in zip(values, turned, strict=True)
+            ][-8:]
+    return points
 
 
 def _needs_integers(node: Node) -> bool:

@@ -17,7 +17,7 @@ from mpmath import mp
 
 from agon_env.verifiers.math.exact import TooBigError, UndefinedError
 from agon_env.verifiers.math.expression import Node, names
-from agon_env.verifiers.math.numeric import approximate, real_value
+from agon_env.verifiers.math.numeric import approximate, constants, real_value
 
 _SAME = mpmath.mpf(10) ** -30
 _GRID = [mpmath.mpf(n) / 7 for n in (-7003, -71, -20, -13, -4, -1, 1, 3, 8, 15, 24, 76, 7001)]
@@ -136,7 +136,10 @@ def _holds(a: Any, operator: str, b: Any) -> bool:
 
 
 def _changes(a: Node | int, b: Node | int, unknown: str) -> list[Any]:
-    """Where a - b changes sign: exact for a linear difference, else by bisection on a grid."""
+    """Where a - b may change sign: exact for a polynomial, else searched for.
+
+    A point too many does no harm, membership is tested on both sides of each.
+    """
     if isinstance(a, int) or isinstance(b, int):
         return []
     with mp.workdps(50):
@@ -145,15 +148,61 @@ def _changes(a: Node | int, b: Node | int, unknown: str) -> list[Any]:
             left, right = _at(a, unknown, x), _at(b, unknown, x)
             return None if left is None or right is None else left - right
 
-        at = [difference(mpmath.mpf(n)) for n in (3, 5, 11)]
-        if None not in at and _equal((at[2] - at[1]) / 6, (at[1] - at[0]) / 2):
-            slope = (at[1] - at[0]) / 2
-            return [] if slope == 0 else [3 - at[0] / slope]
-        return _bisect(difference)
+        roots = _polynomial_roots(difference)
+        if roots is not None:
+            return roots
+        sizes = [mpmath.mpf(c.numerator) / c.denominator for c in constants(a) | constants(b)]
+        ends = [end for c in sizes for end in (c, mpmath.sqrt(c))]
+        grid = sorted({*_SEARCHED, *(sign * end for end in ends for sign in (1, -1))})
+        return [*ends, *(-end for end in ends), *_bisect(difference, grid)]
 
 
-def _bisect(difference: Callable[[Any], Any]) -> list[Any]:
-    grid = [mpmath.mpf(n) / 8 + mpmath.mpf(1) / 97 for n in range(-160, 161, 4)]
+def _polynomial_roots(difference: Callable[[Any], Any]) -> list[Any] | None:
+    """The real roots when the values at integers are those of a polynomial; None otherwise."""
+    values = [difference(mpmath.mpf(n)) for n in range(-MAX_DEGREE, 3)]
+    if None in values:
+        return None
+    coefficients, row = [], values
+    while row and not all(_equal(1 + v, 1) for v in row):
+        coefficients.append(row[0])
+        row = [after - before for before, after in pairwise(row)]
+    if len(row) < 3:
+        return None
+    power, basis = [mpmath.mpf(0)], [mpmath.mpf(1)]
+    for place, coefficient in enumerate(coefficients):
+        power = _added(power, [coefficient * c for c in basis])
+        shift = mpmath.mpf(MAX_DEGREE - place)  # the next node is at -MAX_DEGREE + place
+        basis = [c / (place + 1) for c in _added([*basis, 0], [shift * c for c in basis])]
+    if any(not _equal(mpmath.polyval(power, x), difference(x)) for x in _FAR):
+        return None
+    while power and abs(power[0]) < _SAME:
+        power = power[1:]
+    if len(power) < 2:
+        return []
+    try:
+        roots = mpmath.polyroots(power, maxsteps=200, extraprec=200)
+    except mpmath.libmp.NoConvergence:
+        return None
+    return [mpmath.re(root) for root in roots if abs(mpmath.im(root)) < mpmath.mpf(10) ** -12]
+
+
+def _added(a: list[Any], b: list[Any]) -> list[Any]:
+    """The sum of two polynomials, highest powers first."""
+    size = max(len(a), len(b))
+    pad = [[mpmath.mpf(0)] * (size - len(c)) + c for c in (a, b)]
+    return [x + y for x, y in zip(*pad, strict=True)]
+
+
+MAX_DEGREE = 8
+_FAR = [mpmath.mpf(n) / 3 for n in (-30011, -77, 101, 29989)]
+_SEARCHED = [
+    *(mpmath.mpf(n) / 8 + mpmath.mpf(1) / 97 for n in range(-160, 161, 4)),
+    *(sign * 20 * mpmath.mpf(2) ** k for k in range(30) for sign in (1, -1)),
+]
+"""Points between which a sign change is looked for: close near zero, then ever wider apart."""
+
+
+def _bisect(difference: Callable[[Any], Any], grid: list[Any]) -> list[Any]:
     found = []
     values = [difference(x) for x in grid]
     for x, y, fx, fy in zip(grid, grid[1:], values, values[1:], strict=False):
