@@ -12,8 +12,9 @@ import pytest
 
 from agon_env.types import CodeTests, Problem
 from agon_env.verifiers import VerifierPool, isolation, require_isolation
+from agon_env.verifiers.probe import _find, _works
 from agon_env.verifiers.sandbox import Limits, Sandbox, SandboxError
-from agon_env.verifiers.walls import Isolation, _find, _works
+from agon_env.verifiers.walls import Isolation
 
 LIMITS = Limits(time_s=3, memory_mb=256, output_kb=256)
 
@@ -445,7 +446,7 @@ def test_a_sandbox_that_does_not_start_says_so(monkeypatch):
 @pytest.fixture
 def no_walls(monkeypatch):
     monkeypatch.delenv("AGON_ISOLATION", raising=False)
-    monkeypatch.setattr("agon_env.verifiers.walls._candidates", lambda: iter(()))
+    monkeypatch.setattr("agon_env.verifiers.probe._candidates", lambda: iter(()))
     _find.cache_clear()
     yield
     _find.cache_clear()

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from agon_env.types import Problem, Verdict
 from agon_env.verifiers.pool import VerifierPool, default_pool
+from agon_env.verifiers.probe import isolation, require_isolation
 from agon_env.verifiers.registry import Judge, Verifier, find_verifier, register, verifiers
-from agon_env.verifiers.walls import isolation, require_isolation
 
 __all__ = [
     "Judge",

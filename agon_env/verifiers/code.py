@@ -15,8 +15,8 @@ from typing import Any
 from agon_env.extract import code_block, visible_text
 from agon_env.types import CodeTests, Problem, Reason, Verdict
 from agon_env.verifiers.compare import same_output, same_value
+from agon_env.verifiers.probe import find_isolation, require_isolation
 from agon_env.verifiers.sandbox import End, Limits, Run, Sandbox, SandboxError
-from agon_env.verifiers.walls import find_isolation, require_isolation
 
 REASONS: Mapping[End, Reason] = {
     "crashed": "runtime_error",

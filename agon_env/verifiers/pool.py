@@ -23,9 +23,9 @@ from concurrent.futures import Future
 
 from agon_env.types import Problem, Verdict
 from agon_env.verifiers.dispatch import Dispatcher
+from agon_env.verifiers.probe import require_isolation
 from agon_env.verifiers.process import Job
 from agon_env.verifiers.registry import Judge, Verifier, check_limit, find_verifier, load_judge
-from agon_env.verifiers.walls import require_isolation
 
 logger = logging.getLogger("agon_env.verifiers")
 

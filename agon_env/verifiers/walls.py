@@ -1,25 +1,19 @@
-"""The system -> how submissions are kept apart from it: bubblewrap, namespaces, or not at all.
+"""A way of isolation -> the command that starts a sandbox behind it: bubblewrap, namespaces, none.
 
-A way of isolation counts only after a program has run in it: an installed `bwrap` that the kernel
-refuses is no isolation. `AGON_ISOLATION` picks one of the ways; "none" must be picked, as nothing
-but resource limits then stands between a submission and this user's files.
+Which of the ways works on this system is found out by `probe.py`, by running a program in it.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 import os
-import shutil
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 Way = Literal["bubblewrap", "namespaces", "none"]
 
-VARIABLE = "AGON_ISOLATION"
 JAIL = Path(__file__).with_name("jail")
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache"),
@@ -96,61 +90,6 @@ class Isolation:
             "/",
             "--",
         ]
-
-
-def isolation() -> Way:
-    """How submissions are isolated here: "bubblewrap", "namespaces" or "none"."""
-    found = find_isolation()
-    return "none" if found is None else found.way
-
-
-def require_isolation() -> Isolation:
-    """The way to start sandboxes; RuntimeError when there is none and nobody allowed "none"."""
-    found = find_isolation()
-    if found is None:
-        raise RuntimeError(
-            "code problems need a sandbox: install bubblewrap (`apt-get install bubblewrap`) or "
-            f"allow user namespaces; {VARIABLE}=none runs submissions without isolation, "
-            "with resource limits only"
-        )
-    return found
-
-
-def find_isolation() -> Isolation | None:
-    """The first way that works here, or the one in AGON_ISOLATION; tried once per process."""
-    return _find(os.environ.get(VARIABLE, "auto"))
-
-
-@functools.cache
-def _find(wanted: str) -> Isolation | None:
-    if wanted not in ("auto", "bubblewrap", "namespaces", "none"):
-        raise ValueError(
-            f"{VARIABLE} must be 'auto', 'bubblewrap', 'namespaces' or 'none', got {wanted!r}"
-        )
-    if wanted == "none":
-        return Isolation("none", user_namespace=False)
-    ways = [way for way in _candidates() if wanted in ("auto", way.way)]
-    return next((way for way in ways if _works(way)), None)
-
-
-def _candidates() -> Iterator[Isolation]:
-    root = os.geteuid() == 0
-    for way in ("bubblewrap", "namespaces"):
-        if way == "bubblewrap" and shutil.which("bwrap") is None:
-            continue
-        if root:
-            yield Isolation(way, user_namespace=False)
-        yield Isolation(way, user_namespace=True)
-
-
-def _works(way: Isolation) -> bool:
-    from agon_env.verifiers.sandbox import Limits, Sandbox, SandboxError  # it imports this module
-
-    try:
-        with Sandbox(b"print(6 * 7)", Limits(), way) as sandbox:
-            return sandbox.run(b"").output == b"42\n"
-    except SandboxError:
-        return False
 
 
 def _python() -> str:
