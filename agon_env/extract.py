@@ -11,8 +11,9 @@ The rules, in order:
    ("Final answer: 42", "#### 42"), which the strict math judge shows but does not accept.
 3. An answer tag or box that is opened last and never closed means that the reply was cut: there
    is no falling back to an earlier one.
-4. Answers separated only by blanks, commas, "and" or "or" are one list: naming every candidate in
-   its own box is not an answer.
+4. Answers separated only by blanks, commas, "and" or "or" are one list, and so is one that is
+   offered beside another ("\boxed{4}. Or else \boxed{5}"): naming every candidate in its own box
+   is not an answer.
 
 Left out: what the answer means (`verifiers/`), and thinking marks other than `<think>`.
 """
@@ -120,6 +121,12 @@ _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _ANSWER = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL)
 _JOIN_WORD = r"\\text\w*\{\s*(?:and|or)\s*\}|and\b|or\b"
+_OR_ELSE = re.compile(
+    r"(?:^|[.;:!?,\n])\s*(?:or\b(?!\s*,?\s*(?:equivalent|simply|just))|alternatively\b|otherwise\b)"
+    r"[^.;!?\n<{}]{0,60}$|\bor(?:\s+(?:else|maybe|perhaps|possibly))?[\s:,]*$",
+    re.IGNORECASE,
+)
+"""Prose that puts a second guess beside the first: "... is one. Or else "."""
 _JOINER = re.compile(rf"(?:[\s,;$&~]|\\[,;:! ]|\\\\|\\q?quad\b|\\[()\[\]]|{_JOIN_WORD})*")
 
 
@@ -173,12 +180,12 @@ def _box_is_cut(visible: str) -> bool:
 
 
 def _last_group(visible: str, spans: list[Span]) -> Span:
-    """The last span, with those joined to it by nothing but blanks, commas, "and" or "or"."""
+    """The last span, with those joined to it by blanks, commas, "and", "or" or "Or else it is"."""
     group = [spans[-1]]
     for span in reversed(spans[:-1]):
         between = visible[span.end : group[-1].start]
         between = re.sub(r"^(?:\}|</answer>)|(?:<answer>|\\(?:boxed|fbox)\s*\{)$", "", between)
-        if not _JOINER.fullmatch(between):
+        if not _JOINER.fullmatch(between) and not _OR_ELSE.search(between[-120:]):
             break
         group.append(span)
     texts = list(dict.fromkeys(span.text.strip() for span in reversed(group)))

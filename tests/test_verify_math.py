@@ -94,6 +94,22 @@ def test_a_verdict_says_why_and_what_was_read(gold, text, correct, reason, answe
     assert (verdict.correct, verdict.reason, verdict.answer) == (correct, reason, answer)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (r"\boxed{4} is one. Or else \boxed{5}", False),
+        (r"It is \boxed{4}, or perhaps \boxed{5}.", False),
+        (r"So \boxed{4}. Alternatively, it could be \boxed{5}.", False),
+        (r"So \boxed{4}; otherwise \boxed{5}.", False),
+        (r"First \boxed{4}. I forgot one, so it is \boxed{5}.", True),
+        (r"First \boxed{2 or 3}. Adding 2 or 3 more cases, \boxed{5}.", True),
+        (r"It is \boxed{5}, or equivalently, \boxed{5}.", True),
+    ],
+)
+def test_a_second_guess_beside_the_first_is_a_list_and_a_correction_is_not(text, expected):
+    assert judged("5", text).correct is expected
+
+
 def test_a_marked_answer_counts_only_for_the_lenient_judge():
     problem = Problem(id="p", question="", answer="64")
     assert judge_math(problem, "Final answer: **64**").reason == "no_answer"
@@ -172,6 +188,10 @@ def test_an_expression_copied_from_the_question_is_no_answer(question, gold, ans
         ("How many hens are left?", "4", r"4\text{ goats}", False),
         ("How many hens are left?", "4", r"4\text{ km}", True),
         ("In how many ways?", "4", r"4\text{ ways}", True),
+        ("In how many ways?", "4", r"\text{Number of ways} = 4", True),
+        ("How many such pairs?", "4", r"4\text{ ordered pairs}", True),
+        ("How many red hens?", "4", r"4\text{ red hens}", True),
+        ("Is 4 even or odd?", "even", "odd = even", False),
         ("Find the area.", "4", r"\text{Area} = 4", True),
         ("Find the area.", "4", r"\text{lower bound} = 4", False),
         ("Find the area.", "4", r"\text{answer} = 4", True),

@@ -259,7 +259,8 @@ def _same_across(gold: Value, answer: Value) -> bool:
             return same(one.items[0], two)
         if isinstance(one, Residue):
             bare = two.value if isinstance(two, Named) else two
-            return same(one.value, bare) or same(_reduced(one), bare)
+            stated = one is gold and same(one.value, bare)
+            return stated or same(_reduced(one), bare)
         if isinstance(one, Numeral) and isinstance(two, Scalar):
             return squeeze(two.text).upper() == one.digits
         if isinstance(one, Ratio) and isinstance(two, Scalar) and two.node is not None:

@@ -191,7 +191,7 @@ def parse_unit(words: str) -> Unit | None:
                 powers[dimension] = powers.get(dimension, 0) + times * power
                 factor = ("mul", factor, ("pow", size, ("num", Fraction(times * power))))
     dimensions = tuple(sorted((name, power) for name, power in powers.items() if power))
-    return Unit(dimensions, factor, tuple(nouns)) if dimensions and len(nouns) < 2 else None
+    return Unit(dimensions, factor, tuple(nouns)) if dimensions else None
 
 
 def _words_with_powers(part: str) -> list[tuple[str, int]]:
