@@ -64,7 +64,7 @@ def test_verdicts_come_in_the_order_of_the_pairs(pool):
     ("order", "correct", "reason"),
     [
         ("hang", False, "timeout"),
-        ("sleep 60", False, "timeout"),
+        pytest.param("sleep 60", False, "timeout", marks=pytest.mark.slow),
         ("die", False, "error"),
         ("raise", False, "error"),
         ("quit", False, "error"),
@@ -267,7 +267,7 @@ SCRIPT = """
         pytest.param("pass", marks=pytest.mark.slow),
         pytest.param("os.kill(os.getpid(), signal.SIGINT)", marks=pytest.mark.slow),
         pytest.param("raise SystemExit(3)", marks=pytest.mark.slow),
-        "pool.verify_many([(problem, 'hang 3')])",
+        pytest.param("pool.verify_many([(problem, 'hang 3')])", marks=pytest.mark.slow),
     ],
     ids=["kill -9", "end", "ctrl-c", "exit", "ctrl-c in a batch"],
 )
