@@ -275,6 +275,17 @@ def test_a_users_loader_is_shuffled_by_seed_and_cut(clean_registry: None) -> Non
     assert load_report("mine", "test").rejected == {"broken": 1}
 
 
+def test_golds_of_a_registered_math_task_are_checked_at_load(clean_registry: None) -> None:
+    """Guards pitfall 64: a gold that does not verify against itself would pay nobody."""
+    rows = [Problem("1", "What is 1 + 1?", "2"), Problem("2", "And 1 / 0?", r"\frac{1}{0}")]
+    register_task("two-rows", lambda split: rows)
+    loaded = load_report("two-rows")
+    assert [p.id for p in loaded.problems] == ["1"]
+    assert loaded.rejected == {"gold does not verify against itself": 1}
+    register_task("two-rows", lambda split: rows, checks_golds=False)
+    assert len(load_problems("two-rows")) == 2
+
+
 def test_a_loader_that_takes_a_seed_may_be_endless(clean_registry: None) -> None:
     def draws(split: str, seed: int) -> Iterator[Problem]:
         i = 0

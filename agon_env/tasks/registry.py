@@ -108,7 +108,7 @@ def register_task(
     licence: str = "unknown",
     template: Any = None,
     description: str = "",
-    checks_golds: bool = False,
+    checks_golds: bool | None = None,
     offline: Callable[[], bool] | None = None,
 ) -> Task:
     """Give a set of problems a name, for `load_problems`, the envs and the command line.
@@ -120,7 +120,8 @@ def register_task(
         sizes: Split -> number of problems, None where the data decide. Its keys are the splits
             the task has; default: all three.
         template: A `Template` of `agon_env.prompts`; None: the one of the verifier.
-        checks_golds: Reject (and count) problems whose gold the math verifier cannot use.
+        checks_golds: Reject (and count) problems whose gold the math verifier cannot use; None:
+            yes when `verifier` is "math" and the loader yields a stored order.
         offline: Whether the data are on this machine; default: always.
 
     Returns:
@@ -139,7 +140,7 @@ def register_task(
         template=template,
         description=description,
         seeded=seeded,
-        checks_golds=checks_golds,
+        checks_golds=verifier == "math" if checks_golds is None else checks_golds,
         offline=offline or (lambda: True),
     )
     _TASKS[name] = task
