@@ -20,10 +20,12 @@ from agon_env.verifiers.math.normalize import canonical, squeeze
 
 _UNEVALUATED = re.compile(
     r"\\(?:i*int|oint|lim|sum|prod|mod|pmod|bmod|partial|nabla|det)(?![A-Za-z])"
-    r"|\\frac\s*\{\s*d\s*\}\s*\{\s*d\s*[a-z]\s*\}|\\frac\s*\{\s*d\s*[a-z(\\]"
+    r"|\\frac\s*\{\s*d(?![A-Za-z]{2})[^{}]*\}\s*\{\s*d\s*[a-z]"
     r"|\bd\s*/\s*d\s*[a-z]\b|\)\s*\^?\{?\s*(?:'|\\prime)|[fgh]'"
 )
 _FINAL_FORM = re.compile(r"[-+]?(?:\d+(?:\.\d+)?|\\frac\{\d+\}\{\d+\}|\d+/\d+|\w|\\?\w+)")
+_REMAINDER = re.compile(r"(?:[^=]*\\equiv)?\s*(-?\d+)\(?\\(?:p?mod).*")
+"""The gold with its modulus, `x \\equiv 3 \\pmod 7`: worked out."""
 _EQUALS = re.compile(r"\s*=")
 _FORMULA = re.compile(r"\$\$?([^$]+)\$\$?|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.DOTALL)
 _PLAIN = re.compile(r"[\d(\-][\d\s()+\-*/^.×·÷−]*[\d)!]")
@@ -48,9 +50,12 @@ def is_parrot(answer: str, gold: str, question: str) -> bool:
         return False
     parts, _ = split_top(answer, _EQUALS)
     last = parts[-1].strip()
+    copy, target = squeeze(last), squeeze(gold)
+    remainder = _REMAINDER.fullmatch(copy)
+    if remainder and remainder.group(1) == target:
+        return False
     if is_unevaluated(last) and not is_unevaluated(gold):
         return True
-    copy, target = squeeze(last), squeeze(gold)
     if _FINAL_FORM.fullmatch(copy):
         return False
     node, wanted = parse_or_none(last), parse_or_none(gold)
