@@ -167,6 +167,10 @@ _WORDS = re.compile(
     r"(?:(?:so|thus|hence|therefore|then|finally|and|we|i|get|have|obtain|find|which|it|that|is|"
     r"gives|equals|the|my|our|final|correct|answer|result|solution|value)\b[\s,:=]*){1,12}"
 )
+_TAIL = re.compile(
+    r"\b(?:is|as)\s{1,9}(?:the|my|our)\s{1,9}(?:(?:final|correct)\s{1,9})?"
+    r"(?:answer|result|solution)$"
+)
 
 
 def spelling(text: str) -> str:
@@ -179,6 +183,7 @@ def spelling(text: str) -> str:
     text = _SPACING.sub("", _WRAPPER.sub("", text))
     text = _FRACTION.sub(lambda m: f"{m[1] or m[3]}/{m[2] or m[4]}", text)
     text = _THOUSANDS.sub("", text).strip(_DECORATION)
+    text = _TAIL.sub("", text).strip(_DECORATION) or text
     for _ in range(4):
         before = text
         for lead in (_LIST_MARK, _WORDS, _NAME):

@@ -156,6 +156,7 @@ LEAKS = [
     "98 <answer>98</answer>",
     "<answer>98</answer> 98",
     "<answer>98</answer>\nSo we get 98.",
+    "<answer>98</answer>\nHence 98 is the final answer.",
     "<answer>98/1</answer>\n\\dfrac{98}{1}",
     "\\boxed-98",
     "\\boxed(98)",
