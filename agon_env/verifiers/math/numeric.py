@@ -96,6 +96,7 @@ def _points(variables: list[str], *, integers: bool) -> list[dict[str, Any]]:
 
 _KINKED = frozenset("abs max min floor ceil mod".split())
 MAX_CORNERS = 12
+MAX_MIXED = 6
 
 
 def _has_kinks(node: Node) -> bool:
@@ -126,7 +127,7 @@ def _far_points(variables: list[str], corners: frozenset[Fraction]) -> list[dict
     points = [dict.fromkeys(variables, value) for value in values]
     if len(variables) > 1:
         turned = values[1:] + values[:1]
-        for place, name in enumerate(variables):
+        for place, name in enumerate(variables[:MAX_MIXED]):
             points += [
                 {**dict.fromkeys(variables, b), name: a + place}
                 for a, b in zip(values, turned, strict=True)

@@ -181,7 +181,7 @@ def _polynomial_roots(difference: Callable[[Any], Any]) -> list[Any] | None:
         return []
     try:
         roots = mpmath.polyroots(power, maxsteps=200, extraprec=200)
-    except mpmath.libmp.NoConvergence:
+    except (mp.NoConvergence, ZeroDivisionError):
         return None
     return [mpmath.re(root) for root in roots if abs(mpmath.im(root)) < mpmath.mpf(10) ** -12]
 
