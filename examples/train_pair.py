@@ -58,6 +58,7 @@ TINY = PairConfig(
             learning_rate=4e-4, schedule="constant_with_warmup", warmup_ratio=0.04, beta2=0.98
         ),
         minibatches=2,
+        old_logprobs="sampler",
     ),
     train_problems=20_000,
     eval_every=40,

@@ -10,7 +10,7 @@ import copy
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -54,6 +54,9 @@ class GRPOConfig:
     """Passes over the step's trajectories."""
     minibatches: int = 1
     """Optimizer steps per pass."""
+    old_logprobs: Literal["trainer", "sampler"] = "trainer"
+    """What the ratio refers to when one rollout feeds several optimizer steps: the trainer's own
+    log-probs (a forward pass more), or the engine's (exact for the embedded engine)."""
     microbatch_tokens: int = 16_384
     """Padded tokens per forward pass; bounds the memory, does not change the loss."""
     importance_cap: float = 3.0
@@ -180,6 +183,8 @@ class GRPO:
         """Index -> (T,) log-probs under the rollout's weights, of the trajectories that train."""
         old: dict[int, Tensor] = {}
         active = self._active(range(len(scored)), scored, advantages)
+        if self.config.old_logprobs == "sampler":
+            return {i: torch.tensor(scored[i].logprobs) for i in active}
         chosen = [scored[i] for i in active]
         with torch.no_grad():
             for rows in microbatches(chosen, self.config.microbatch_tokens):

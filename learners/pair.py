@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -19,6 +20,7 @@ from agon_env.tasks.sampler import ProblemSampler
 from agon_env.types import AGENTS, Problem
 from agon_env.vector import vector_env
 from learners.cascade import Pair, chosen_drafter, players_of
+from learners.concurrency import are_independent, run_jobs
 from learners.config import PairConfig
 from learners.evaluate import Evaluation, evaluate
 from learners.grpo import GRPO
@@ -169,8 +171,11 @@ class PairTrainer:
         )
         played = time.perf_counter()
         metrics = rollout_metrics(rollout)
-        for agent, learner in self.learners.items():
-            update = learner.update(rollout.of(agent))
+        updates = run_jobs(
+            [partial(learner.update, rollout.of(a)) for a, learner in self.learners.items()],
+            side_by_side=are_independent(*(p.policy for p in self.players.values())),
+        )
+        for agent, update in zip(self.learners, updates, strict=True):
             metrics |= {f"{agent}/{key}": value for key, value in update.items()}
         now = time.perf_counter()
         metrics |= {

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from agon_env.types import AGENTS, AgentID, Episode, Role
 from agon_env.vector import vector_env
+from learners.concurrency import are_independent, run_jobs
 from learners.engines import Completion, Engine, Sampling
 from learners.policy import Policy, Prompt
 from learners.seeds import stream_seed
@@ -73,15 +75,21 @@ def play(
     """
     _, infos = env.reset(options={"problem_id": list(problem_ids), "seating": seating})
     sampled: dict[tuple[int, AgentID, Role], tuple[Prompt, Completion]] = {}
+    apart = are_independent(*(players[agent].policy for agent in AGENTS))
     for number in range(2):  # drafts, then solutions
-        actions: dict[AgentID, list[str | None]] = {}
-        for index, agent in enumerate(AGENTS):
-            rows = [i for i, info in enumerate(infos[agent]) if info["acts"]]
-            chats = [infos[agent][i]["messages"] for i in rows]
-            stream = stream_seed(seed, number, index)
-            replies = players[agent].reply(chats, stream) if rows else []
-            actions[agent] = [None] * len(problem_ids)
-            for i, (prompt, completion, text) in zip(rows, replies, strict=True):
+        rows_of = {a: [i for i, info in enumerate(infos[a]) if info["acts"]] for a in AGENTS}
+        acting = [agent for agent in AGENTS if rows_of[agent]]
+        jobs = [
+            partial(
+                players[agent].reply,
+                [infos[agent][i]["messages"] for i in rows_of[agent]],
+                stream_seed(seed, number, AGENTS.index(agent)),
+            )
+            for agent in acting
+        ]
+        actions: dict[AgentID, list[str | None]] = {a: [None] * len(problem_ids) for a in AGENTS}
+        for agent, replies in zip(acting, run_jobs(jobs, side_by_side=apart), strict=True):
+            for i, (prompt, completion, text) in zip(rows_of[agent], replies, strict=True):
                 actions[agent][i] = text
                 sampled[i, agent, infos[agent][i]["role"]] = (prompt, completion)
         _, _, _, _, infos = env.step(actions)
