@@ -1,5 +1,7 @@
 """Any string gives a verdict: random LaTeX, random Unicode, damaged golds. Never an exception."""
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -33,7 +35,8 @@ replies = st.one_of(
     answers.map(lambda a: f"\\boxed{{{a}}}"), answers.map(lambda a: f"<answer>{a}</answer>"), latex
 )
 QUICK = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
-THOROUGH = settings(QUICK, max_examples=55_000)
+THOROUGH = settings(QUICK, max_examples=int(os.environ.get("AGON_FUZZ_EXAMPLES", "2000")))
+"""`make fuzz` asks for 55,000 of each."""
 VERDICTS = {"match", "mismatch", "no_answer", "truncated", "timeout", "unscorable"}
 
 
