@@ -233,6 +233,6 @@ def _with_fences(visible: str, span: Span) -> Cut:
     """The stretch of a program, and for a fenced one also of the two lines that fence it."""
     if span.kind == "text":
         return span.start, span.end
-    before = visible[: span.start].splitlines(keepends=True)[-1]
-    after = visible[span.end :].splitlines()[0]
-    return span.start - len(before), span.end + len(after)
+    line_end = visible.find("\n", span.end)
+    start = visible.rfind("\n", 0, max(span.start - 1, 0)) + 1
+    return start, len(visible) if line_end < 0 else line_end

@@ -286,6 +286,7 @@ def test_any_string_can_be_read(text):
             "</think>",
         ),
         *(
+            "```py\nx\n```\n",
             "```python\n",
             "{",
             "the answer is ",
