@@ -250,9 +250,10 @@ def test_an_unknown_split_names_the_splits() -> None:
 
 
 def test_every_task_states_its_facts() -> None:
-    for task in tasks():
+    built_in = [task for task in tasks() if task.source != "user"]  # other tests register theirs
+    assert len(built_in) > 20
+    for task in built_in:
         assert task.licence != "unknown", task.name
-        assert task.source != "user", task.name
         assert task.description, task.name
         assert set(task.sizes) <= set(SPLITS)
         assert find_task(task.name) == task

@@ -209,7 +209,7 @@ def test_the_code_on_the_page_about_problems_runs(
 
 def test_the_page_about_problems_names_every_task() -> None:
     text = PAGE.read_text()
-    for task in registry_module.tasks():
+    for task in (task for task in registry_module.tasks() if task.source != "user"):
         base = re.sub(r"-(easy|medium|hard)$", "", task.name)
         assert base in text, task.name
     assert all(split in text for split in SPLITS)
