@@ -1,6 +1,6 @@
 """Train two language models against each other and answer with the trained cascade.
 
-    python examples/train_pair.py tiny                      # the default: minutes, on a CPU, offline
+    python examples/train_pair.py tiny                      # the default: CPU, offline, minutes
     python examples/train_pair.py smollm2                   # a real LLM with two LoRA adapters
     python examples/train_pair.py qwen3-0.6b-deepmath-hard  # the paper's set-up, one GPU
 
@@ -153,18 +153,21 @@ def main(args: Args) -> None:
     console.print(f"\nquestion: {question}\nanswer:   {answer.text}", highlight=False)
 
 
-if __name__ == "__main__":
-    command = sys.argv[1:]
-    if not command or (command[0].startswith("--") and command[0] != "--help"):
+def parse(command: list[str]) -> Args:
+    """The command line; without a preset it is `tiny`."""
+    if not command or (command[0].startswith("-") and command[0] not in ("-h", "--help")):
         command = ["tiny", *command]
-    chosen = tyro.extras.overridable_config_cli(
+    return tyro.extras.overridable_config_cli(
         PRESETS, args=command, description=__doc__, prog="train_pair.py"
     )
+
+
+if __name__ == "__main__":
     try:
-        main(chosen)
-    except (ValueError, OSError) as error:
+        chosen = parse(sys.argv[1:])
+        try:
+            main(chosen)
+        except KeyboardInterrupt:
+            sys.exit(f"\nstopped; continue with: python {sys.argv[0]} --run {chosen.run} --resume")
+    except (ValueError, OSError, FloatingPointError) as error:
         sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(
-            f"\nstopped; continue with: {sys.argv[0]} {command[0]} --run {chosen.run} --resume"
-        )
