@@ -49,7 +49,7 @@ TINY = PairConfig(
     task="modchain-hard",
     models=(WARM_UP, WARM_UP),
     rotation="both",
-    steps=160,
+    steps=240,
     problems_per_step=12,
     samples=8,
     sampling=Sampling(max_new_tokens=24, temperature=1.0),
