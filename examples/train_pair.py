@@ -28,10 +28,12 @@ from learners.pair import PairTrainer
 from learners.policy import LoRA
 from learners.report import write_report
 from learners.run_folder import EVALUATIONS, RunFolder
-from learners.warmup import warm_up_pair
+from learners.warmup import pair_folders, warm_up_pair
 
 WARM_UP = "warm-up"
-"""Stands for the two tiny models, which are made on this machine before training."""
+"""Stands for the two tiny models that can play a little."""
+SHIPPED = Path(__file__).parent / "warm_up"
+"""Those of seed 0, made by `make_warm_up.py`; for other seeds they are made before training."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +128,16 @@ def start(args: Args, console: Console) -> PairTrainer:
         return trainer
     config = args.pair
     if config.models == (WARM_UP, WARM_UP):
-        first, second = warm_up_pair(args.run.parent / "warm_up", config.seed)
-        config = replace(config, models=(str(first), str(second)))
+        config = replace(config, models=warm_models(config.seed, args.run.parent / "warm_up"))
     return PairTrainer(config, args.run)
+
+
+def warm_models(seed: int, folder: Path) -> tuple[str, str]:
+    """The two tiny models of a seed: shipped, or made in a folder (about a minute)."""
+    shipped = list(pair_folders(SHIPPED, seed).values())
+    ready = all(path.exists() for path in shipped)
+    first, second = shipped if ready else warm_up_pair(folder, seed)
+    return str(first), str(second)
 
 
 def before_training(folder: RunFolder) -> Evaluation:

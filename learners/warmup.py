@@ -214,15 +214,21 @@ def warm_up_pair(
         The folders of the Qwen 3 and the Gemma 3 model, below `out_dir`.
     """
     recipe = recipe or WarmUp()
-    folders: dict[Kind, Path] = {
-        kind: Path(out_dir) / folder_name(kind, seed, recipe) for kind in KINDS
-    }
+    folders = pair_folders(out_dir, seed, recipe)
     missing: dict[Kind, Path] = {
         kind: folder for kind, folder in folders.items() if not folder.exists()
     }
     if missing:
         _warm_up_in_processes(missing, seed, recipe, quiet=quiet)
     return folders["qwen3"], folders["gemma3"]
+
+
+def pair_folders(
+    out_dir: str | Path, seed: int, recipe: WarmUp | None = None
+) -> dict[Kind, Path]:
+    """Where `warm_up_pair` keeps its two models; they need not exist yet."""
+    recipe = recipe or WarmUp()
+    return {kind: Path(out_dir) / folder_name(kind, seed, recipe) for kind in KINDS}
 
 
 def folder_name(kind: Kind, seed: int, recipe: WarmUp) -> str:

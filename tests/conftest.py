@@ -1,9 +1,17 @@
 """Fixtures that several files of tests share."""
 
+import os
+
 import pytest
+from hypothesis import settings
 from sandboxes import SLOW_WAYS, slow
 
 from agon_env.verifiers.probe import _find, _works
+
+# The suite draws the same examples every time: a red run means a changed program. `make fuzz`
+# (AGON_FUZZ_EXAMPLES) looks for new ones.
+settings.register_profile("repeatable", derandomize="AGON_FUZZ_EXAMPLES" not in os.environ)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(

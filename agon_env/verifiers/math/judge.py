@@ -13,7 +13,14 @@ import re
 import time
 from collections.abc import Mapping
 
-from agon_env.extract import Span, answer_is_cut, answer_span, visible_text
+from agon_env.extract import (
+    THINK_CLOSE,
+    THINK_OPEN,
+    Span,
+    answer_is_cut,
+    answer_span,
+    visible_text,
+)
 from agon_env.types import Problem, Reason, Verdict
 from agon_env.verifiers.math.algebra import AlgebraTimeoutError
 from agon_env.verifiers.math.asked import is_asked
@@ -142,6 +149,8 @@ def gold_problem(gold: str) -> str | None:
     """Why a gold answer cannot be used; None when it verifies against itself."""
     if not gold.strip():
         return "the gold is empty"
+    if THINK_OPEN in gold or THINK_CLOSE in gold:
+        return "the gold holds a think tag"
     text = _gold_text(gold)
     if not squeeze(text):
         return "nothing is left of the gold once markup is removed"
