@@ -9,7 +9,7 @@ RUN ?= runs/tiny
 .PHONY: help install train test test-fast fuzz lint clean
 
 help:
-	@echo "make train      train a pair of tiny models against each other, evaluate the cascade (about 6 minutes)"
+	@echo "make train      train a pair of tiny models against each other, evaluate the cascade (about 5 minutes)"
 	@echo "make test       the whole test suite, offline, on the CPU"
 	@echo "make test-fast  the tests that take seconds"
 	@echo "make fuzz       the math verifier against 110,000 random strings (long)"

@@ -61,6 +61,7 @@ class LiveMatch:
         self._reward = reward
         self._verdicts: dict[int, Future[Verdict]] = {}
         self._episode: Episode | None = None
+        self._lender: LiveMatch | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Futures belong to this process; a copy asks again for the verdicts it needs.
@@ -70,6 +71,11 @@ class LiveMatch:
         """Make the agent's move; its reply goes to the verifier at once."""
         self.match = self.match.play(agent, reply)
         self._ask(len(self.match.turns) - 1)
+
+    def borrow(self, lender: LiveMatch) -> None:
+        """Put the drafts of another match before this one's solvers (see `Match.borrow`)."""
+        self.match = self.match.borrow(lender.match)
+        self._lender = lender
 
     def _ask(self, index: int) -> Future[Verdict]:
         if index not in self._verdicts:
@@ -86,22 +92,32 @@ class LiveMatch:
         if not self.match.over:
             raise RuntimeError(f"the match is not over: {self.match.actors()} have yet to reply")
         if self._episode is None:
-            asked = [self._ask(index) for index in range(len(self.match.turns))]
-            verdicts = {
-                turn: future.result() for turn, future in zip(self.match.turns, asked, strict=True)
-            }
-            outcomes = tuple(self._outcome(turn, verdicts) for turn in self.match.turns)
+            verdicts = self._judged(len(self.match.turns))
+            if self._lender is not None:
+                drafts = self._lender._judged(len(self.match.drafters))
+            else:
+                drafts = verdicts
+            outcomes = tuple(self._outcome(turn, verdicts, drafts) for turn in self.match.turns)
             self._episode = Episode(self.match.problem, self.match.turns, outcomes)
         return self._episode
 
-    def _outcome(self, turn: Turn, verdicts: Mapping[Turn, Verdict]) -> Outcome:
+    def _judged(self, count: int) -> dict[Turn, Verdict]:
+        """The verdicts on the first turns; waits for the verifier."""
+        asked = [self._ask(index) for index in range(count)]
+        turns = self.match.turns[:count]
+        return {turn: future.result() for turn, future in zip(turns, asked, strict=True)}
+
+    def _outcome(
+        self, turn: Turn, verdicts: Mapping[Turn, Verdict], drafts: Mapping[Turn, Verdict]
+    ) -> Outcome:
+        """The outcome of a turn, from the verdicts on this match and on the drafts read in it."""
         rival_turn = self.match.against(turn)
         assert rival_turn is not None, "every turn of a finished match has its counterpart"
         play = Play(
             problem=self.match.problem,
             role=turn.role,
             verdict=verdicts[turn],
-            rival_verdict=verdicts[rival_turn],
+            rival_verdict=(verdicts if turn.role == "drafter" else drafts)[rival_turn],
             well_formed=self.match.template.read(self.match.problem, turn.reply).well_formed,
             reply=turn.reply,
             draft=turn.draft,

@@ -44,6 +44,9 @@ class Match:
     turns: tuple[Turn, ...] = ()
     shown: tuple[str, ...] = ()
     """Per draft, in the order of the first turns: what its reader is shown of it."""
+    borrowed: tuple[tuple[Turn, str], ...] = ()
+    """Drafts of another match, with what is shown of them, that the solvers read instead of this
+    match's own: one draft for a whole group, or one that belongs to another problem."""
 
     def __post_init__(self) -> None:
         if self.drafters not in (AGENTS, AGENTS[:1], AGENTS[1:]):
@@ -89,9 +92,33 @@ class Match:
         drafting_done = len(self.turns) >= len(self.drafters)
         draft = ""
         if role == "solver" and drafting_done:
-            authors = [turn.agent for turn in self.turns[: len(self.drafters)]]
-            draft = self.shown[authors.index(rival_of(agent))]
+            drafts = {turn.agent: shown for turn, shown in self.drafts_read}
+            draft = drafts[rival_of(agent)]
         return {"role": role, "problem": self.problem.question, "draft": draft}
+
+    @property
+    def drafts_read(self) -> tuple[tuple[Turn, str], ...]:
+        """The drafts that solvers read and what they are shown of them; () while drafts miss."""
+        if len(self.shown) < len(self.drafters):
+            return ()
+        own = zip(self.turns[: len(self.drafters)], self.shown, strict=True)
+        return self.borrowed or tuple(own)
+
+    def borrow(self, lender: Match) -> Match:
+        """This match with the drafts of another one put before its solvers.
+
+        Raises:
+            ValueError: One of the two is not between its rounds, or other agents draft in it.
+        """
+        if lender.drafters != self.drafters:
+            raise ValueError(
+                f"the lender's drafters must be {self.drafters}, got {lender.drafters}"
+            )
+        for match in (self, lender):
+            if len(match.turns) != len(match.drafters):
+                raise ValueError("drafts are borrowed when they are all in and no one has solved")
+        own = zip(lender.turns, lender.shown, strict=True)
+        return replace(self, borrowed=tuple(own))
 
     def turn(self, agent: AgentID, role: Role) -> Turn | None:
         """The turn of that seat; None until it is played."""
@@ -102,7 +129,10 @@ class Match:
 
     def against(self, turn: Turn) -> Turn | None:
         """The turn it was played against: the solution to a draft, the draft of a solution."""
-        return self.turn(rival_of(turn.agent), "solver" if turn.role == "drafter" else "drafter")
+        rival = rival_of(turn.agent)
+        if turn.role == "drafter":
+            return self.turn(rival, "solver")
+        return {draft.agent: draft for draft, _ in self.drafts_read}.get(rival)
 
     def play(self, agent: AgentID, reply: str) -> Match:
         """The match after this agent's reply.

@@ -68,6 +68,7 @@ class vector_env:
         self._num_envs = num_envs
         self._game = Game(task, seating=seating, **settings)
         self._live: list[LiveMatch] = []
+        self._lenders: list[int] = []
 
     @property
     def num_envs(self) -> int:
@@ -94,7 +95,8 @@ class vector_env:
             options: `problem_id`: one id for all matches, or a list, one per match, which sets the
                 size of this batch and may repeat ids for groups (None takes the next of the
                 shuffle). `seating`: a seating or the id of the agent that drafts, for all matches
-                or as a list. Other keys are ignored.
+                or as a list. `draft_of`: one index per match, of the match in this batch whose
+                drafts its solvers read (default: its own). Other keys are ignored.
 
         Returns:
             Observations and infos, each agent -> one entry per match.
@@ -110,6 +112,12 @@ class vector_env:
                 f"problem_id and seating must have one entry per match, "
                 f"got {len(ids)} problems and {len(seatings)} seatings"
             )
+        lenders = list(options.get("draft_of") or range(len(ids)))
+        if len(lenders) != len(ids) or not all(0 <= i < len(ids) for i in lenders):
+            raise ValueError(
+                f"draft_of must hold one index from 0 to {len(ids) - 1} per match, got {lenders}"
+            )
+        self._lenders = lenders
         if seed is not None:
             self._game.dealer.reseed(seed)
         self._live = [
@@ -149,6 +157,8 @@ class vector_env:
         for live, replies in zip(self._live, moves, strict=True):
             for agent, reply in replies:
                 live.play(agent, reply)
+        if not self.over:
+            self._lend()
         rewards = {agent: np.zeros(self.num_envs) for agent in AGENTS}
         for index, episode in enumerate(self.episodes):
             for agent, reward in episode.rewards().items():
@@ -187,6 +197,12 @@ class vector_env:
             check_reply(agent, reply)
             moves.append((agent, reply))
         return moves
+
+    def _lend(self) -> None:
+        """Between the rounds: give every match the drafts that it was to read."""
+        for index, lender in enumerate(self._lenders):
+            if lender != index:
+                self._live[index].borrow(self._live[lender])
 
     def _observations(self) -> Observations:
         return {

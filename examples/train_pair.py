@@ -21,11 +21,11 @@ from learners.cascade import Pair, chosen_drafter
 from learners.config import PairConfig
 from learners.engines import Sampling
 from learners.evaluate import Evaluation
-from learners.grpo import GRPOConfig
 from learners.monitor import Monitor, evaluation_tables
 from learners.optim import OptimConfig
 from learners.pair import PairTrainer
 from learners.policy import LoRA
+from learners.policy_gradient import UpdateConfig
 from learners.report import write_report
 from learners.run_folder import EVALUATIONS, RunFolder
 from learners.warmup import pair_folders, warm_up_pair
@@ -51,11 +51,11 @@ TINY = PairConfig(
     task="modchain-hard",
     models=(WARM_UP, WARM_UP),
     rotation="both",
-    steps=240,
+    steps=220,
     problems_per_step=12,
     samples=8,
     sampling=Sampling(max_new_tokens=24, temperature=1.0),
-    grpo=GRPOConfig(
+    update=UpdateConfig(
         optim=OptimConfig(
             learning_rate=4e-4, schedule="constant_with_warmup", warmup_ratio=0.04, beta2=0.98
         ),
@@ -63,10 +63,10 @@ TINY = PairConfig(
         old_logprobs="sampler",
     ),
     train_problems=20_000,
-    eval_every=40,
+    eval_every=55,
     validation_problems=256,
     test_problems=512,
-    checkpoint_every=40,
+    checkpoint_every=55,
 )
 SMOLLM2 = PairConfig(
     task="arithmetic-easy",
@@ -76,7 +76,7 @@ SMOLLM2 = PairConfig(
     problems_per_step=2,
     samples=4,
     sampling=Sampling(max_new_tokens=32, temperature=1.0),
-    grpo=GRPOConfig(
+    update=UpdateConfig(
         optim=OptimConfig(learning_rate=3e-4, schedule="constant_with_warmup"),
         microbatch_tokens=2_048,
     ),
@@ -94,7 +94,7 @@ PAPER = PairConfig(
     problems_per_step=8,
     samples=8,
     sampling=Sampling(max_new_tokens=8_192, temperature=0.6, top_p=0.95),
-    grpo=GRPOConfig(
+    update=UpdateConfig(
         optim=OptimConfig(learning_rate=5e-5, schedule="linear", warmup_ratio=0.1),
         microbatch_tokens=16_384,
     ),

@@ -6,6 +6,7 @@ a model is adapted; the vision and audio towers of multimodal checkpoints never 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,6 +54,16 @@ def adapted(model: PreTrainedModel, lora: LoRA, names: Iterable[str], seed: int)
         for name in others:
             result.add_adapter(name, _peft_config(model, lora))
     return result  # pyright: ignore[reportReturnType]
+
+
+def add_adapter(model: nn.Module, name: str, *, like: str, seed: int) -> None:
+    """Add a fresh adapter with the settings of another one; the selected one stays selected."""
+    assert isinstance(model, PeftModel)
+    selected = model.active_adapter
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model.add_adapter(name, copy.copy(model.peft_config[like]))
+    model.set_adapter(selected)  # pyright: ignore[reportArgumentType]
 
 
 def select_adapter(model: nn.Module, adapter: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -20,7 +20,7 @@ from agon_env.types import AGENTS, AgentID, Problem, rival_of
 from learners.config import PairConfig
 from learners.engines import HFEngine
 from learners.evaluate import Evaluation
-from learners.policy import policy_pair
+from learners.policy import policy_pair, single_policy
 from learners.rollout import Player
 from learners.run_folder import EVALUATIONS, RunFolder, step_of
 from learners.seeds import stream_seed
@@ -47,11 +47,18 @@ class Pair:
         self.players, self.drafter, self.config = players, drafter, config
 
     @classmethod
-    def load(cls, run: str | Path, *, drafter: AgentID | None = None) -> Pair:
-        """Load a run's newest checkpoint.
+    def load(
+        cls,
+        run: str | Path,
+        *,
+        drafter: AgentID | None = None,
+        checkpoint: Literal["newest", "best"] = "newest",
+    ) -> Pair:
+        """Load a checkpoint of a run.
 
         Args:
             run: Folder that `PairTrainer` wrote.
+            checkpoint: The newest, or the one with the best validation result.
             drafter: Who drafts; None takes the direction that was better on validation.
 
         Raises:
@@ -59,14 +66,15 @@ class Pair:
         """
         folder = RunFolder(run)
         config = PairConfig.from_dict(folder.config())
-        checkpoint = folder.latest_checkpoint()
-        if checkpoint is None:
+        step = best_step(folder) if checkpoint == "best" else None
+        found = folder.checkpoint(step)
+        if found is None:
             raise FileNotFoundError(f"{run} has no checkpoint yet; train it first")
         players = players_of(config)
         for agent, player in players.items():
-            player.policy.load_weights(checkpoint / agent)
+            player.policy.load_weights(found / agent)
         if drafter is None:
-            drafter = chosen_drafter(folder, step_of(checkpoint))
+            drafter = chosen_drafter(folder, step_of(found))
         rival_of(drafter)  # refuses an unknown id
         return cls(players, drafter, config)
 
@@ -105,14 +113,11 @@ def players_of(config: PairConfig) -> dict[AgentID, Player]:
     device = config.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    policies = policy_pair(
-        config.models,
-        lora=config.lora,
-        noise=config.adapter_noise,
-        seed=config.seed,
-        dtype=config.dtype,
-        device=device,
-    )
+    settings = {"lora": config.lora, "seed": config.seed, "dtype": config.dtype, "device": device}
+    if config.regime == "self":
+        policies = (single_policy(config.models[0], **settings),) * 2
+    else:
+        policies = policy_pair(config.models, noise=config.adapter_noise, **settings)
     return {
         agent: Player(policy, HFEngine(), config.sampling)
         for agent, policy in zip(AGENTS, policies, strict=True)
@@ -135,6 +140,23 @@ def chosen_drafter(folder: RunFolder, step: int) -> AgentID:
             "chosen; finish the run, or load it with drafter='agent_0' or 'agent_1'"
         )
     return Evaluation.from_dict(found["evaluation"]).best_direction.drafter
+
+
+def best_step(folder: RunFolder) -> int | None:
+    """The step with the best cascade on validation, the earliest of equals; None without any."""
+    results = {
+        line["step"]: Evaluation.from_dict(line["evaluation"])
+        for line in folder.lines(EVALUATIONS)
+        if line["split"] == "validation"
+    }
+    if not results:
+        return None
+    return max(results, key=lambda s: (_share_right(results[s]), -s))
+
+
+def _share_right(evaluation: Evaluation) -> float:
+    correct = evaluation.best_direction.solution.correct
+    return correct.k / max(correct.n, 1)
 
 
 def _answer_of(match: Match) -> Answer:

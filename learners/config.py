@@ -11,9 +11,12 @@ from agon_env.rewards import reward_scheme
 from learners.checks import check_fields
 from learners.engines.records import Sampling
 from learners.grpo import GRPOConfig
+from learners.learner import LearnerConfigs, LearnerName
 from learners.policy import LoRA
-
-Rotation = Literal["step", "both", "fixed"]
+from learners.policy_gradient import UpdateConfig
+from learners.ppo import PPOConfig
+from learners.reinforce import ReinforceConfig
+from learners.schedule import Regime, Rotation
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,22 @@ class PairConfig:
     """Reward scheme: agon, cooperative or margin."""
     reveal: Literal["summary", "full", "none"] = "summary"
     """What of a draft the solver sees."""
+    regime: Regime = "pair"
+    """Who plays: "pair" the two models against each other; "self" both seats are the first model
+    (self-play; with the reward "cooperative" self-refinement); "solo" each model alone, 2N drafts
+    per problem and no solutions (single-model training with a pair's budget)."""
     rotation: Rotation = "step"
-    """Who drafts: "step" agent_0 in even steps and agent_1 in odd ones (the paper), "both" each
-    agent in every step (2N rollouts per model and problem), "fixed" always agent_0."""
+    """Who drafts: "step" agent_0 in even steps and agent_1 in odd ones (the paper), "episode" each
+    in half of a problem's matches, "both" each agent in every match (2N rollouts per model and
+    problem), "fixed" always agent_0."""
+    shared_draft: bool = False
+    """True: a problem's solvers all read the same draft, the first (the paper's ablation: the
+    bonus is then constant in a group). The drafters still sample N."""
+    alternate_every: int = 0
+    """Train one agent at a time, agent_0 first, and swap after this many steps; 0: both always."""
+    refill_rounds: int = 0
+    """Problems whose groups are all constant (no signal) are replaced by others, at most this many
+    times in a step; 0: they stay. The share is logged."""
     steps: int = 100
     """Training steps."""
     problems_per_step: int = 8
@@ -49,8 +65,16 @@ class PairConfig:
     """Use this many training problems; None: the task's default."""
     sampling: Sampling = field(default_factory=Sampling)
     """How both agents sample, in training and in evaluation."""
+    learner: tuple[LearnerName, ...] = ("grpo",)
+    """The learner of both agents, or one for each: grpo, rloo, reinforce or ppo."""
+    update: UpdateConfig = field(default_factory=UpdateConfig)
+    """What all learners share: optimizer, loss, batches."""
     grpo: GRPOConfig = field(default_factory=GRPOConfig)
-    """The update of both agents."""
+    """Options of GRPO."""
+    ppo: PPOConfig = field(default_factory=PPOConfig)
+    """Options of PPO."""
+    reinforce: ReinforceConfig = field(default_factory=ReinforceConfig)
+    """Options of REINFORCE."""
     eval_every: int = 20
     """Steps between evaluations on validation problems; 0: only before and after."""
     validation_problems: int = 128
@@ -60,22 +84,21 @@ class PairConfig:
     checkpoint_every: int = 20
     """Steps between checkpoints; 0: only at the end."""
     keep_checkpoints: int = 2
-    """Older ones are removed."""
+    """Older ones are removed, but never the one with the best validation result."""
     transcripts_per_step: int = 2
     """Episodes of each step that are stored to be read."""
     seed: int = 0
     """Seeds problems, sampling and adapters."""
+    deterministic: bool = False
+    """True: only deterministic kernels, and no wall-clock times in the metrics, so that two runs on
+    one machine write identical files."""
 
     def __post_init__(self) -> None:
         check_fields(self)
         reward_scheme(self.reward)  # refuses an unknown name
         if len(self.models) != 2:
             raise ValueError(f"models must name two models, got {list(self.models)}")
-        if self.samples < 2:
-            raise ValueError(
-                f"samples (N) must be at least 2, got {self.samples}: GRPO compares the "
-                "completions of one problem with each other"
-            )
+        self._check_game()
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
@@ -83,6 +106,38 @@ class PairConfig:
             raise ValueError(f"train_problems must be at least 1, got {self.train_problems}")
         if not self.sampling.temperature > 0:
             raise ValueError("training needs sampling.temperature above 0, got 0 (greedy)")
+
+    def _check_game(self) -> None:
+        """What rotation, regime, samples and learners ask of each other."""
+        if self.samples < 2:
+            raise ValueError(
+                f"samples (N) must be at least 2, got {self.samples}: GRPO compares the "
+                "completions of one problem with each other"
+            )
+        if self.rotation == "episode" and self.samples < 4:
+            raise ValueError(
+                f'rotation "episode" halves the groups: samples (N) must be at least 4, got '
+                f"{self.samples}"
+            )
+        if self.regime == "self" and self.models[0] != self.models[1]:
+            raise ValueError(
+                f'in the regime "self" both models must be the same, got {list(self.models)}'
+            )
+        names = get_args(LearnerName)
+        if len(self.learner) not in (1, 2) or not set(self.learner) <= set(names):
+            raise ValueError(
+                f"learner must be one or two of {list(names)}, got {list(self.learner)}"
+            )
+
+    @property
+    def learner_names(self) -> tuple[LearnerName, LearnerName]:
+        """The learners of agent_0 and agent_1."""
+        return (self.learner[0], self.learner[-1])
+
+    @property
+    def learner_configs(self) -> LearnerConfigs:
+        """The options of the learners."""
+        return LearnerConfigs(self.update, self.grpo, self.ppo, self.reinforce)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -104,6 +159,8 @@ _LEAST = {
     "keep_checkpoints": 1,
     "transcripts_per_step": 0,
     "adapter_noise": 0,
+    "alternate_every": 0,
+    "refill_rounds": 0,
 }
 
 

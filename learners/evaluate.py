@@ -14,6 +14,7 @@ from typing import Any
 from agon_env.types import AGENTS, AgentID, Episode, Outcome, Problem, Role
 from agon_env.vector import vector_env
 from learners.rollout import Player, Rollout, play
+from learners.schedule import Plan
 from learners.seeds import stream_seed
 from learners.statistics import Proportion
 
@@ -123,7 +124,7 @@ def evaluate(
     for start in range(0, len(ids), CHUNK):
         chunk = ids[start : start + CHUNK]
         stream = stream_seed(seed, "chunk", start)
-        parts.append(play(env, players, chunk, seating="both", step=0, seed=stream))
+        parts.append(play(env, players, Plan.simple(chunk, "both"), step=0, seed=stream))
         if progress is not None:
             progress(start + len(chunk), len(ids))
     rollout = Rollout(

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 LossType = Literal["grpo", "dapo", "dr_grpo", "gspo"]
+Importance = Literal["token", "sequence", "off"]
+BeyondCap = Literal["truncate", "mask"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def policy_loss(
     clip_high: float = 0.2,
     weights: Tensor | None = None,
 ) -> PolicyLoss:
-    """Clipped surrogate loss of PPO with sequence-level advantages.
+    """Clipped surrogate loss of PPO, with one advantage per completion or per token.
 
     Per token: -min(ratio * A, clip(ratio, 1 - clip_low, 1 + clip_high) * A) * weight, summed as
 
@@ -67,7 +69,7 @@ def policy_loss(
     Args:
         logprobs: (B, C) log-probs of the sampled tokens under the policy, with gradient.
         old_logprobs: (B, C) the same under the policy that the ratio refers to, no gradient.
-        advantages: (B,).
+        advantages: (B,), or (B, C) with one per token (not for "gspo").
         mask: (B, C) 1 for sampled tokens, 0 for padding, from lengths.
         normaliser: Sizes of the whole optimizer step.
         loss_type: See above.
@@ -79,6 +81,10 @@ def policy_loss(
     log_ratio = torch.where(mask > 0, logprobs - old_logprobs, 0.0)  # (B, C), pitfall 6
     lengths = mask.sum(1).clamp(min=1)  # (B,)
     if loss_type == "gspo":
+        if advantages.ndim != 1:
+            raise ValueError(
+                'loss_type "gspo" has one term per completion: it needs advantages (B,)'
+            )
         mean = (log_ratio * mask).sum(1) / lengths  # (B,)
         ratio = mean.exp()
         per_term, clipped = _surrogate(ratio, advantages, clip_low, clip_high)
@@ -88,7 +94,8 @@ def policy_loss(
         terms = (clipped * lengths).sum().detach()
         return PolicyLoss(loss, terms, ratio[:, None], _k3(log_ratio, mask))
     ratio = log_ratio.exp()
-    per_token, clipped = _surrogate(ratio, advantages[:, None], clip_low, clip_high)  # (B, C)
+    per_row = advantages[:, None] if advantages.ndim == 1 else advantages  # (B, 1) or (B, C)
+    per_token, clipped = _surrogate(ratio, per_row, clip_low, clip_high)  # (B, C)
     if weights is not None:
         per_token = per_token * weights
     per_token = torch.where(mask > 0, per_token, 0.0)
@@ -109,18 +116,60 @@ def reduce_tokens(
 
 
 def importance_weights(
-    trainer_logprobs: Tensor, sampler_logprobs: Tensor, mask: Tensor, cap: float
+    trainer_logprobs: Tensor,
+    sampler_logprobs: Tensor,
+    mask: Tensor,
+    cap: float,
+    *,
+    per: Literal["token", "sequence"] = "token",
+    beyond: BeyondCap = "truncate",
 ) -> Tensor:
-    """min(pi_trainer / pi_sampler, cap) per token; 1 at padding. No gradient (pitfall 12).
+    """pi_trainer / pi_sampler, bounded; 1 at padding. No gradient (pitfall 12).
 
     Args:
         trainer_logprobs: (B, C) of the sampling weights, recomputed by the trainer.
         sampler_logprobs: (B, C) as the engine reported them.
         mask: (B, C).
         cap: Upper bound of a weight.
+        per: One weight per token, or the product of a completion's for all of its tokens.
+        beyond: A weight above the cap becomes the cap, or 0: the token (or completion) drops out.
+
+    Returns:
+        (B, C).
     """
     log_weight = torch.where(mask > 0, trainer_logprobs.detach() - sampler_logprobs, 0.0)
-    return log_weight.exp().clamp(max=cap)
+    if per == "sequence":
+        log_weight = log_weight.sum(1, keepdim=True).expand_as(log_weight)
+    weight = log_weight.exp()
+    weight = weight.clamp(max=cap) if beyond == "truncate" else weight * (weight <= cap)
+    return torch.where(mask > 0, weight, 1.0)
+
+
+def value_loss(
+    values: Tensor, old_values: Tensor, returns: Tensor, mask: Tensor, clip: float
+) -> tuple[Tensor, Tensor]:
+    """Half the squared error of a critic, summed over tokens, clipped as in PPO.
+
+    Per token 0.5 * max((v - R)^2, (v_clipped - R)^2) with v_clipped within `clip` of the value
+    before the update (arXiv:1707.06347 as implemented by OpenAI baselines; arXiv:2005.12729).
+
+    Args:
+        values: (B, C) with gradient.
+        old_values: (B, C) the same before the update.
+        returns: (B, C) targets.
+        mask: (B, C).
+        clip: Clip distance in units of reward; 0 does not clip.
+
+    Returns:
+        The sum, a scalar, and the number of tokens whose clipped term was the active one.
+    """
+    error = (values - returns).square()
+    if clip == 0:
+        return 0.5 * (error * mask).sum(), mask.new_zeros((), dtype=values.dtype)
+    near = old_values + (values - old_values).clamp(-clip, clip)
+    clipped_error = (near - returns).square()
+    active = (clipped_error > error).to(values.dtype) * mask
+    return 0.5 * (torch.maximum(error, clipped_error) * mask).sum(), active.sum().detach()
 
 
 def reference_kl(logprobs: Tensor, reference_logprobs: Tensor, ratio: Tensor) -> Tensor:

@@ -31,6 +31,9 @@ class OptimConfig:
     """Adam's second decay."""
     max_grad_norm: float = 1.0
     """Gradients are scaled down to this global norm."""
+    master_weights: bool = False
+    """True: the optimizer updates a float32 copy of low-precision weights, which then are rounded;
+    without it, updates smaller than the precision of a bfloat16 weight are lost."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -48,8 +51,11 @@ class Optim:
     ) -> None:
         self.parameters = list(parameters)
         self.config = config
+        self.masters = (
+            [p.detach().float().clone() for p in self.parameters] if config.master_weights else None
+        )
         self.adamw = torch.optim.AdamW(
-            self.parameters,
+            self.parameters if self.masters is None else self.masters,
             lr=config.learning_rate,
             betas=(config.beta1, config.beta2),
             weight_decay=config.weight_decay,
@@ -73,10 +79,23 @@ class Optim:
             raise FloatingPointError(f"the gradient norm must be finite, got {norm}")
         for group in self.adamw.param_groups:
             group["lr"] = self.learning_rate
-        self.adamw.step()
-        self.adamw.zero_grad(set_to_none=True)
+        if self.masters is None:
+            self.adamw.step()
+        else:
+            self._step_masters(self.masters)
+        for parameter in self.parameters:
+            parameter.grad = None
         self.skip()
         return norm
+
+    @torch.no_grad()
+    def _step_masters(self, masters: list[torch.Tensor]) -> None:
+        for parameter, master in zip(self.parameters, masters, strict=True):
+            master.grad = None if parameter.grad is None else parameter.grad.float()
+        self.adamw.step()
+        for parameter, master in zip(self.parameters, masters, strict=True):
+            parameter.copy_(master)
+            master.grad = None
 
     def skip(self) -> None:
         """Advance the schedule without an update: the rate depends on the step alone."""
@@ -84,12 +103,17 @@ class Optim:
 
     def state_dict(self) -> dict[str, Any]:
         """State of the optimizer and the schedule's position."""
-        return {"adamw": self.adamw.state_dict(), "updates": self.updates}
+        state = {"adamw": self.adamw.state_dict(), "updates": self.updates}
+        return state if self.masters is None else {**state, "masters": self.masters}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
         self.adamw.load_state_dict(state["adamw"])
         self.updates = state["updates"]
+        if self.masters is not None:
+            with torch.no_grad():
+                for master, saved in zip(self.masters, state["masters"], strict=True):
+                    master.copy_(saved)
 
 
 def learning_rate(config: OptimConfig, update: int, total_updates: int) -> float:

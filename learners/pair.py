@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,16 +18,20 @@ import torch
 from agon_env.records import episode_to_json
 from agon_env.tasks import load_problems
 from agon_env.tasks.sampler import ProblemSampler
-from agon_env.types import AGENTS, Problem
+from agon_env.types import AGENTS, AgentID, Problem
 from agon_env.vector import vector_env
-from learners.cascade import Pair, chosen_drafter, players_of
+from learners.alarms import alarms
+from learners.cascade import Pair, best_step, chosen_drafter, players_of
 from learners.concurrency import are_independent, run_jobs
 from learners.config import PairConfig
 from learners.evaluate import Evaluation, evaluate
-from learners.grpo import GRPO
+from learners.learner import Learner, make_learner
 from learners.monitor import Monitor
+from learners.policy_gradient import Horizon
+from learners.refill import refilled
 from learners.rollout import Rollout, play
 from learners.run_folder import (
+    ALARMS,
     EPISODES,
     EVALUATIONS,
     METRICS,
@@ -34,6 +39,7 @@ from learners.run_folder import (
     load_tensors,
     save_tensors,
 )
+from learners.schedule import plan_step, trains
 from learners.seeds import stream_seed
 from learners.step_metrics import rollout_metrics
 
@@ -71,14 +77,17 @@ class PairTrainer:
         trainer.config = PairConfig.from_dict(trainer.folder.config())
         trainer.folder.lock()
         trainer._prepare()
-        checkpoint = trainer.folder.latest_checkpoint()
+        checkpoint = trainer.folder.checkpoint()
         if checkpoint is not None:
             trainer._load(checkpoint)
         trainer.folder.rewind(trainer.step)
+        trainer.history = trainer.folder.lines(METRICS)
         return trainer
 
     def _prepare(self) -> None:
         config = self.config
+        if config.deterministic:
+            torch.use_deterministic_algorithms(True)
         task = config.task
         train = load_problems(task, split="train", limit=config.train_problems, seed=config.seed)
         held_out = {
@@ -98,18 +107,30 @@ class PairTrainer:
         }
         self.sampler = ProblemSampler(train, config.problems_per_step, seed=config.seed)
         self.players = players_of(config)
-        self.learners = {
-            agent: GRPO(
-                player.policy,
-                config.grpo,
-                total_steps=config.steps,
-                temperature=config.sampling.temperature,
-                max_new_tokens=config.sampling.max_new_tokens,
-                seed=stream_seed(config.seed, agent),
-            )
-            for agent, player in self.players.items()
+        self.learners: dict[AgentID, Learner] = {
+            agent: self._make_learner(agent) for agent in self._trained
         }
+        self.history: list[dict[str, float]] = []
+        """Metrics of the steps so far."""
         self.step = 0
+
+    @property
+    def _trained(self) -> dict[AgentID, tuple[AgentID, ...]]:
+        """Who has a learner -> the seats that it learns from."""
+        if self.config.regime == "self":
+            return {AGENTS[0]: AGENTS}
+        return {agent: (agent,) for agent in AGENTS}
+
+    def _make_learner(self, agent: AgentID) -> Learner:
+        config = self.config
+        horizon = Horizon(
+            total_steps=config.steps,
+            temperature=config.sampling.temperature,
+            max_new_tokens=config.sampling.max_new_tokens,
+            seed=stream_seed(config.seed, agent),
+        )
+        name = config.learner_names[AGENTS.index(agent)]
+        return make_learner(name, self.players[agent].policy, config.learner_configs, horizon)
 
     def train(self, monitor: Monitor | None = None) -> Evaluation:
         """Run the steps that remain; returns the evaluation on the test problems.
@@ -126,12 +147,16 @@ class PairTrainer:
             advance = monitor.stage("train", self.config.steps)
             while self.step < self.config.steps:
                 monitor.step(self.train_step())
+                for line in self._new_alarms():
+                    monitor.note(line)
                 advance(self.step, self.config.steps)
                 last = self.step == self.config.steps
-                if last or _due(self.step, self.config.eval_every):
+                evaluated = last or _due(self.step, self.config.eval_every)
+                if evaluated:
                     self.evaluate("validation", monitor)
                     advance = monitor.stage("train", self.config.steps)
-                if last or _due(self.step, self.config.checkpoint_every):
+                best = evaluated and best_step(self.folder) == self.step
+                if last or best or _due(self.step, self.config.checkpoint_every):
                     self.save()
             if not self.folder.checkpoints():  # a run of no steps deploys the untrained pair
                 self.save()
@@ -153,30 +178,23 @@ class PairTrainer:
             raise FloatingPointError(f"step {self.step}: {error}; {where}") from error
         self.step += 1
         metrics["step"] = self.step
+        if self.config.deterministic:
+            metrics = {k: v for k, v in metrics.items() if not k.startswith("seconds/")}
         self.folder.append(METRICS, metrics)
+        self.history.append(metrics)
         self._store_transcripts(rollout)
         return metrics
 
     def _play_and_update(self) -> tuple[dict[str, float], Rollout]:
-        config, started = self.config, time.perf_counter()
-        problems = self.sampler.next_batch()
-        ids = [problem.id for problem in problems for _ in range(config.samples)]
-        rollout = play(
-            self.envs["train"],
-            self.players,
-            ids,
-            seating=self._seating(),
-            step=self.step,
-            seed=stream_seed(config.seed, "rollout", self.step),
+        started = time.perf_counter()
+        rollout, refill = refilled(
+            self._play(self.sampler.next_batch(), 0),
+            self.config.refill_rounds,
+            self.sampler.next_batch,
+            self._play,
         )
         played = time.perf_counter()
-        metrics = rollout_metrics(rollout)
-        updates = run_jobs(
-            [partial(learner.update, rollout.of(a)) for a, learner in self.learners.items()],
-            side_by_side=are_independent(*(p.policy for p in self.players.values())),
-        )
-        for agent, update in zip(self.learners, updates, strict=True):
-            metrics |= {f"{agent}/{key}": value for key, value in update.items()}
+        metrics = rollout_metrics(rollout) | refill | self._update(rollout)
         now = time.perf_counter()
         metrics |= {
             "seconds/rollout": played - started,
@@ -184,6 +202,50 @@ class PairTrainer:
             "seconds/step": now - started,
         }
         return metrics, rollout
+
+    def _play(self, problems: Sequence[Problem], refill_round: int) -> Rollout:
+        """Play the matches of some problems in this step."""
+        config = self.config
+        plan = plan_step(
+            [problem.id for problem in problems],
+            self.step,
+            samples=config.samples,
+            rotation=config.rotation,
+            regime=config.regime,
+            shared_draft=config.shared_draft,
+        )
+        key = (config.seed, "rollout", self.step, *([refill_round] if refill_round else []))
+        return play(self.envs["train"], self.players, plan, step=self.step, seed=stream_seed(*key))
+
+    def _update(self, rollout: Rollout) -> dict[str, float]:
+        """Train every agent that is due on what it sampled."""
+        due = [
+            agent
+            for agent in self.learners
+            if trains(AGENTS.index(agent), self.step, self.config.alternate_every)
+        ]
+        policies = {agent: self.players[agent].policy for agent in due}
+        before = {agent: policy.fingerprint() for agent, policy in policies.items()}
+        jobs = []
+        for agent, learner in self.learners.items():
+            seats = self._trained[agent] if agent in due else ()
+            jobs.append(partial(learner.update, [t for seat in seats for t in rollout.of(seat)]))
+        apart = are_independent(*(self.players[agent].policy for agent in AGENTS))
+        metrics: dict[str, float] = {}
+        for agent, update in zip(self.learners, run_jobs(jobs, side_by_side=apart), strict=True):
+            metrics |= {f"{agent}/{key}": value for key, value in update.items()}
+        for agent, policy in policies.items():
+            moved = not torch.equal(before[agent], policy.fingerprint())
+            metrics[f"{agent}/moved"] = float(moved)
+        return metrics
+
+    def _new_alarms(self) -> list[str]:
+        """Alarms that were not raised before in this run; they are logged."""
+        raised = {line["alarm"] for line in self.folder.lines(ALARMS)}
+        fresh = {k: text for k, text in alarms(self.history).items() if k not in raised}
+        for name, text in fresh.items():
+            self.folder.append(ALARMS, {"step": self.step, "alarm": name, "text": text})
+        return [f"alarm at step {self.step}: {text}" for text in fresh.values()]
 
     def evaluate(self, split: str, monitor: Monitor) -> Evaluation:
         """Evaluate on held-out problems; an evaluation of this step is not made twice."""
@@ -217,12 +279,12 @@ class PairTrainer:
 
     def save(self) -> Path:
         """Write a checkpoint of the state after the last step."""
-        return self.folder.save_checkpoint(self.step, self._write, self.config.keep_checkpoints)
-
-    def _seating(self) -> str:
-        if self.config.rotation == "both":
-            return "both"
-        return AGENTS[self.step % 2 if self.config.rotation == "step" else 0]
+        return self.folder.save_checkpoint(
+            self.step,
+            self._write,
+            keep=self.config.keep_checkpoints,
+            best=best_step(self.folder),
+        )
 
     def _write(self, folder: Path) -> None:
         for agent, player in self.players.items():
@@ -240,7 +302,8 @@ class PairTrainer:
         state = load_tensors(checkpoint / "trainer.pt")
         for agent, player in self.players.items():
             player.policy.load_weights(checkpoint / agent)
-            self.learners[agent].load_state_dict(state["learners"][agent])
+        for agent, learner in self.learners.items():
+            learner.load_state_dict(state["learners"][agent])
         self.sampler.load_state_dict(state["sampler"])
         torch.set_rng_state(state["torch_rng"])
         self.step = state["step"]

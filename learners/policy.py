@@ -93,6 +93,11 @@ class Policy:
         text = {p for part in parts if part is not None for p in part.parameters()}
         return {name: p for name, p in model.named_parameters() if p in text}
 
+    def fingerprint(self) -> torch.Tensor:
+        """Up to 64 values of every trained tensor, copied: tells whether the weights moved."""
+        parts = [p.detach().flatten() for p in self.trainable_parameters().values()]
+        return torch.cat([part[:: max(1, len(part) // 64)].float().cpu() for part in parts])
+
     def checkpoint_activations(self) -> None:
         """Recompute activations in the backward pass of training instead of keeping them."""
         model = cast(PreTrainedModel, self.model)

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from agon_env.types import AGENTS, AgentID, Episode, Role
+from agon_env.types import AGENTS, AgentID, Episode, Outcome, Role
 from agon_env.vector import vector_env
 from learners.concurrency import are_independent, run_jobs
 from learners.engines import Completion, Engine, Sampling
 from learners.policy import Policy, Prompt
+from learners.schedule import Plan
 from learners.seeds import stream_seed
 from learners.trajectory import Trajectory
 
@@ -47,7 +48,13 @@ class Rollout:
 
     episodes: tuple[Episode, ...]
     trajectories: tuple[Trajectory, ...]
-    """One per turn, in the order of `episodes` and of their turns."""
+    """One per sampled turn, in the order of `episodes` and of their turns."""
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """One per trajectory: those of the turns that were sampled, not passed."""
+        roles = {t.role for t in self.trajectories}
+        return [o for e in self.episodes for o in e.outcomes if o.role in roles]
 
     def of(self, agent: AgentID, role: Role | None = None) -> list[Trajectory]:
         """The trajectories of one agent, in one role or in both."""
@@ -55,30 +62,33 @@ class Rollout:
 
 
 def play(
-    env: vector_env,
-    players: Mapping[AgentID, Player],
-    problem_ids: Sequence[str],
-    *,
-    seating: str,
-    step: int,
-    seed: int,
+    env: vector_env, players: Mapping[AgentID, Player], plan: Plan, *, step: int, seed: int
 ) -> Rollout:
-    """Play one match per problem id (repeat an id to get a group) and collect everything sampled.
+    """Play the matches of a plan and collect everything sampled.
 
     Args:
         env: Batched env that knows the problems.
         players: Who plays agent_0 and agent_1.
-        problem_ids: One per match.
-        seating: "both", or the agent that drafts.
+        plan: The matches; a problem that is repeated makes a group.
         step: Training step, part of the group keys.
         seed: Seeds the sampling of this rollout; each (round, agent) has its own stream.
     """
-    _, infos = env.reset(options={"problem_id": list(problem_ids), "seating": seating})
+    _, infos = env.reset(
+        options={
+            "problem_id": plan.problem_ids,
+            "seating": plan.seatings,
+            "draft_of": plan.draft_of,
+        }
+    )
     sampled: dict[tuple[int, AgentID, Role], tuple[Prompt, Completion]] = {}
     apart = are_independent(*(players[agent].policy for agent in AGENTS))
     for number in range(2):  # drafts, then solutions
         rows_of = {a: [i for i, info in enumerate(infos[a]) if info["acts"]] for a in AGENTS}
         acting = [agent for agent in AGENTS if rows_of[agent]]
+        if number == 1 and not plan.solve:
+            passed = {a: [""] * len(plan.problem_ids) for a in AGENTS}
+            env.step(passed)
+            break
         jobs = [
             partial(
                 players[agent].reply,
@@ -87,7 +97,9 @@ def play(
             )
             for agent in acting
         ]
-        actions: dict[AgentID, list[str | None]] = {a: [None] * len(problem_ids) for a in AGENTS}
+        actions: dict[AgentID, list[str | None]] = {
+            a: [None] * len(plan.problem_ids) for a in AGENTS
+        }
         for agent, replies in zip(acting, run_jobs(jobs, side_by_side=apart), strict=True):
             for i, (prompt, completion, text) in zip(rows_of[agent], replies, strict=True):
                 actions[agent][i] = text
@@ -105,6 +117,8 @@ def _trajectories(
     result = []
     for i, episode in enumerate(episodes):
         for turn, outcome in zip(episode.turns, episode.outcomes, strict=True):
+            if (i, turn.agent, turn.role) not in sampled:
+                continue  # a solver that passed
             prompt, completion = sampled[i, turn.agent, turn.role]
             result.append(
                 Trajectory(

@@ -18,11 +18,12 @@ from typing import IO, Any
 
 import torch
 
-CONFIG, METRICS, EVALUATIONS, EPISODES = (
+CONFIG, METRICS, EVALUATIONS, EPISODES, ALARMS = (
     "config.json",
     "metrics.jsonl",
     "evaluations.jsonl",
     "episodes.jsonl",
+    "alarms.jsonl",
 )
 _STEP = re.compile(r"step_(\d{8})")
 
@@ -101,18 +102,21 @@ class RunFolder:
 
     def rewind(self, step: int) -> None:
         """Drop the lines of steps after `step`: they will be written again."""
-        for name in (METRICS, EVALUATIONS, EPISODES):
+        for name in (METRICS, EVALUATIONS, EPISODES, ALARMS):
             if (self.path / name).exists():
                 kept = [json.dumps(line) for line in self.lines(name) if _step(line) <= step]
                 _write_atomically(self.path / name, "".join(line + "\n" for line in kept))
 
-    def save_checkpoint(self, step: int, write: Callable[[Path], None], keep: int) -> Path:
+    def save_checkpoint(
+        self, step: int, write: Callable[[Path], None], *, keep: int, best: int | None
+    ) -> Path:
         """Let `write` fill a temporary folder, hash it, and rename it into place.
 
         Args:
             step: Training steps done.
             write: Writes the state into the folder it is given.
             keep: Newest checkpoints to keep.
+            best: Step of a checkpoint that is kept beside them.
         """
         root = self.path / "checkpoints"
         root.mkdir(exist_ok=True)
@@ -130,7 +134,8 @@ class RunFolder:
         temporary.rename(final)
         _sync(root)
         for old in self.checkpoints()[:-keep]:
-            shutil.rmtree(old)
+            if step_of(old) != best:
+                shutil.rmtree(old)
         return final
 
     def checkpoints(self) -> list[Path]:
@@ -138,8 +143,11 @@ class RunFolder:
         found = (self.path / "checkpoints").glob("step_*")
         return sorted(path for path in found if _STEP.fullmatch(path.name))
 
-    def latest_checkpoint(self) -> Path | None:
-        """The newest checkpoint with its files checked against their hashes; None without any.
+    def checkpoint(self, step: int | None = None) -> Path | None:
+        """A checkpoint with its files checked against their hashes; None without any.
+
+        Args:
+            step: Which one; None, or a step without a checkpoint, takes the newest.
 
         Raises:
             ValueError: A file is missing or not what was written.
@@ -147,15 +155,16 @@ class RunFolder:
         found = self.checkpoints()
         if not found:
             return None
-        manifest = json.loads((found[-1] / "manifest.json").read_text())
+        chosen = {step_of(path): path for path in found}.get(step or -1, found[-1])
+        manifest = json.loads((chosen / "manifest.json").read_text())
         for name, digest in manifest.items():
-            file = found[-1] / name
+            file = chosen / name
             if not file.is_file() or _sha256(file) != digest:
                 raise ValueError(
-                    f"checkpoint file {file} is missing or damaged; remove the folder "
-                    f"{found[-1]} to fall back to the one before"
+                    f"checkpoint file {file} is missing or damaged; remove the folder {chosen} to "
+                    "fall back to the one before"
                 )
-        return found[-1]
+        return chosen
 
 
 def step_of(checkpoint: Path) -> int:

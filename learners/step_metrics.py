@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from agon_env.types import ROLES
+from agon_env.types import AGENTS, ROLES, Turn
 from learners.evaluate import reading_rates
 from learners.rollout import Rollout
 
+NGRAM = 4
+"""Words of a run that counts as copied."""
+
 
 def rollout_metrics(rollout: Rollout) -> dict[str, float]:
-    """Rates over all episodes of a step.
+    """Rates over the sampled turns of a step.
 
-    `<role>/solve_rate` and `<role>/reward` over scored turns, `solver/conversion` P(right | draft
-    wrong), `solver/corruption` P(wrong | draft right), and over all turns `well_formed`,
-    `unfinished` (cut by the token limit), `cut` (by the env's character limit), `unscored`,
-    `no_answer` and `tokens_per_reply`. A rate without a case is left out.
+    `<role>/solve_rate`, `<role>/reward` and `<agent>/solve_rate` over scored turns,
+    `solver/conversion` P(right | draft wrong), `solver/corruption` P(wrong | draft right),
+    `solver/copy_rate` (share of a solution's word 4-grams that stand in the draft it read), and
+    over all turns `well_formed`, `<role>/well_formed`, `unfinished` (cut by the token limit), `cut`
+    (by the env's character limit), `unscored`, `no_answer` and `tokens_per_reply`. A rate without
+    a case is left out.
     """
-    outcomes = [o for episode in rollout.episodes for o in episode.outcomes]
+    outcomes = rollout.outcomes
     turns = len(outcomes)
     metrics = {
         "well_formed": sum(o.well_formed for o in outcomes) / turns,
@@ -26,15 +31,33 @@ def rollout_metrics(rollout: Rollout) -> dict[str, float]:
         "tokens_per_reply": sum(len(t.completion_ids) for t in rollout.trajectories) / turns,
     }
     for role in ROLES:
-        scored = [o for o in outcomes if o.role == role and o.verdict.correct is not None]
+        played = [o for o in outcomes if o.role == role]
+        scored = [o for o in played if o.verdict.correct is not None]
+        metrics |= _mean(f"{role}/well_formed", [float(o.well_formed) for o in played])
         metrics |= _mean(f"{role}/solve_rate", [float(o.verdict.correct or 0) for o in scored])
         rewards = [o.reward for o in scored if o.reward is not None]
         metrics |= _mean(f"{role}/reward", rewards)
+    for agent in AGENTS:
+        scored = [o for o in outcomes if o.agent == agent and o.verdict.correct is not None]
+        metrics |= _mean(f"{agent}/solve_rate", [float(o.verdict.correct or 0) for o in scored])
     reading = reading_rates([o for o in outcomes if o.role == "solver"])
     for name, rate in zip(("conversion", "corruption"), reading, strict=True):
         if rate.n:
             metrics[f"solver/{name}"] = rate.value
-    return metrics
+    solutions = [t for e in rollout.episodes for t in e.turns if t.role == "solver" and t.draft]
+    copied = [copy_rate(turn) for turn in solutions]
+    return metrics | _mean("solver/copy_rate", [rate for rate in copied if rate is not None])
+
+
+def copy_rate(turn: Turn) -> float | None:
+    """Share of a solution's word 4-grams that stand in its draft; None if it has no 4-gram."""
+    written = _ngrams(turn.reply)
+    return len(written & _ngrams(turn.draft)) / len(written) if written else None
+
+
+def _ngrams(text: str) -> set[tuple[str, ...]]:
+    words = text.split()
+    return set(zip(*(words[i:] for i in range(NGRAM)), strict=False))
 
 
 def _mean(name: str, values: list[float]) -> dict[str, float]:

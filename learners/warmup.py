@@ -223,9 +223,7 @@ def warm_up_pair(
     return folders["qwen3"], folders["gemma3"]
 
 
-def pair_folders(
-    out_dir: str | Path, seed: int, recipe: WarmUp | None = None
-) -> dict[Kind, Path]:
+def pair_folders(out_dir: str | Path, seed: int, recipe: WarmUp | None = None) -> dict[Kind, Path]:
     """Where `warm_up_pair` keeps its two models; they need not exist yet."""
     recipe = recipe or WarmUp()
     return {kind: Path(out_dir) / folder_name(kind, seed, recipe) for kind in KINDS}

@@ -18,10 +18,10 @@ from agon_env.types import Problem, Verdict
 from agon_env.verifiers import register
 from learners.config import PairConfig
 from learners.engines import Sampling
-from learners.grpo import GRPOConfig
 from learners.optim import OptimConfig
 from learners.pair import PairTrainer
 from learners.policy import LoRA
+from learners.policy_gradient import UpdateConfig
 
 SIZES = {"train": 12, "validation": 6, "test": 6}
 
@@ -49,7 +49,7 @@ CONFIG = PairConfig(
     problems_per_step=2,
     samples=4,
     sampling=Sampling(max_new_tokens=6),
-    grpo=GRPOConfig(optim=OptimConfig(learning_rate=1e-2), minibatches=2),
+    update=UpdateConfig(optim=OptimConfig(learning_rate=1e-2), minibatches=2),
     eval_every=2,
     validation_problems=4,
     test_problems=4,

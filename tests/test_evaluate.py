@@ -14,6 +14,7 @@ from learners import evaluate as module
 from learners.engines import HFEngine, Sampling
 from learners.evaluate import Evaluation, evaluate
 from learners.rollout import Player, Rollout, play
+from learners.schedule import Plan
 from learners.seeds import stream_seed
 from learners.statistics import Proportion
 
@@ -39,7 +40,7 @@ def evaluated() -> tuple[Evaluation, Rollout]:
     result = evaluate(*setting(), PROBLEMS, seed=5)
     seats, env = setting()
     ids = [problem.id for problem in PROBLEMS]
-    rollout = play(env, seats, ids, seating="both", step=0, seed=stream_seed(5, "chunk", 0))
+    rollout = play(env, seats, Plan.simple(ids, "both"), step=0, seed=stream_seed(5, "chunk", 0))
     return result, rollout
 
 

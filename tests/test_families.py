@@ -18,7 +18,9 @@ from learners.engines import HFEngine, Sampling
 from learners.grpo import GRPO, GRPOConfig
 from learners.optim import OptimConfig
 from learners.policy import Policy, policy_pair
+from learners.policy_gradient import Horizon, UpdateConfig
 from learners.rollout import Player, Rollout, play
+from learners.schedule import Plan
 
 PROBLEMS = [Problem(id=f"p{i}", question=f"{i} + {i}?", answer=str(2 * i)) for i in range(2)]
 SAMPLES = 4
@@ -54,12 +56,13 @@ def match(policies: tuple[Policy, Policy]) -> Rollout:
         for agent, policy in zip(AGENTS, policies, strict=True)
     }
     ids = [problem.id for problem in PROBLEMS for _ in range(SAMPLES)]
-    return play(env, players, ids, seating="both", step=0, seed=1)
+    return play(env, players, Plan.simple(ids, "both"), step=0, seed=1)
 
 
 def learn(policy: Policy, rollout: Rollout, agent: str) -> dict[str, float]:
-    config = GRPOConfig(optim=OptimConfig(learning_rate=1e-3, warmup_ratio=0.0), epochs=2)
-    grpo = GRPO(policy, config, total_steps=1, temperature=1.0, max_new_tokens=12)
+    update = UpdateConfig(optim=OptimConfig(learning_rate=1e-3, warmup_ratio=0.0), epochs=2)
+    horizon = Horizon(total_steps=1, temperature=1.0, max_new_tokens=12)
+    grpo = GRPO(policy, update, GRPOConfig(), horizon)
     return grpo.update(rollout.of(agent))
 
 

@@ -17,6 +17,7 @@ from learners.grpo import GRPO, GRPOConfig
 from learners.logprobs import completion_logprobs
 from learners.optim import OptimConfig
 from learners.policy import Policy, policy_pair, single_policy
+from learners.policy_gradient import Horizon, UpdateConfig, minibatches
 from learners.trajectory import Trajectory
 
 LIMIT = 8
@@ -45,29 +46,32 @@ def rollout(player: Policy, *, temperature: float = 1.0, drift: float = 0.0) -> 
     return rows
 
 
+GRPO_FIELDS = {field.name for field in dataclasses.fields(GRPOConfig)}
+
+
 def learner(player: Policy, *, temperature: float = 1.0, seed: int = 0, **options) -> GRPO:
-    config = GRPOConfig(**{"optim": OptimConfig(learning_rate=1e-3, warmup_ratio=0.0), **options})
+    own = {k: v for k, v in options.items() if k in GRPO_FIELDS}
+    shared = {k: v for k, v in options.items() if k not in GRPO_FIELDS}
+    optim = OptimConfig(learning_rate=1e-3, warmup_ratio=0.0)
     return GRPO(
         player,
-        config,
-        total_steps=4,
-        temperature=temperature,
-        max_new_tokens=LIMIT,
-        seed=seed,
+        UpdateConfig(**{"optim": optim, **shared}),
+        GRPOConfig(**own),
+        Horizon(total_steps=4, temperature=temperature, max_new_tokens=LIMIT, seed=seed),
     )
 
 
 def gradients(grpo: GRPO, rows: list[Trajectory]) -> list[Gradient]:
     """The gradient of every optimizer step of one update, before clipping."""
     found: list[Gradient] = []
-    step = grpo.optim.step
+    step = grpo.gradient.optim.step
 
     def note_and_step() -> float:
-        named = grpo.policy.trainable_parameters().items()
+        named = grpo.gradient.policy.trainable_parameters().items()
         found.append({n: p.grad.clone() for n, p in named if p.grad is not None})
         return step()
 
-    grpo.optim.step = note_and_step  # pyright: ignore[reportAttributeAccessIssue]
+    grpo.gradient.optim.step = note_and_step  # pyright: ignore[reportAttributeAccessIssue]
     grpo.update(rows)
     return found
 
@@ -130,7 +134,7 @@ def test_the_first_update_is_reinforce_with_group_baselines(kind, temperature):
     player = double()
     rows = rollout(player, temperature=temperature)
     expected = reinforce(player, rows, kind, temperature)
-    options = {"loss_type": kind, "temperature": temperature, "importance_cap": 0.0}
+    options = {"loss_type": kind, "temperature": temperature, "importance": "off"}
     assert_same(gradient(player, rows, **options), expected, bound=1e-5)
 
 
@@ -191,7 +195,7 @@ def test_a_step_without_any_advantage_updates_nothing_and_moves_the_schedule():
     grpo = learner(player)
     metrics = grpo.update(rollout(player)[4:])
     assert all(torch.equal(p, before[n]) for n, p in player.trainable_parameters().items())
-    assert grpo.optim.updates == 1
+    assert grpo.gradient.optim.updates == 1
     assert metrics["trained_share"] == 0
 
 
@@ -210,19 +214,19 @@ def test_a_step_of_unscored_rows_is_counted_and_skipped():
     grpo = learner(policy(), epochs=2)
     rows = [dataclasses.replace(row, reward=None) for row in rollout(policy())]
     assert grpo.update(rows) == {"unscored": 7.0}
-    assert grpo.optim.updates == 2
+    assert grpo.gradient.optim.updates == 2
 
 
 def test_masked_truncated_rows_stay_in_baselines_and_denominators():
     """Pitfall 8: the masked gradient is the full one less the truncated row's own part."""
     rows = rollout(double())
     cut = [dataclasses.replace(rows[0], finished=False), *rows[1:]]
-    masked = gradient(double(), cut, mask_truncated=True)
+    masked = gradient(double(), cut, truncated="mask")
     full = gradient(double(), cut)
     # The row alone: give every other row of its group to the mask.
     others = [cut[0], *(dataclasses.replace(row, finished=False) for row in rows[1:])]
     others[0] = dataclasses.replace(others[0], finished=True)
-    alone = gradient(double(), others, mask_truncated=True)
+    alone = gradient(double(), others, truncated="mask")
     assert_same({n: masked[n] + alone[n] for n in full}, full)
     assert differs(masked, full)
     assert differs(masked, gradient(double(), rows[1:])), "it left the baseline"
@@ -247,7 +251,7 @@ def test_the_engines_mismatch_is_logged_and_weighted():
     assert_same(
         gradient(double(), off, importance_cap=1.25), {n: g * 1.25 for n, g in plain.items()}
     )
-    assert_same(gradient(double(), off, importance_cap=0.0), plain)
+    assert_same(gradient(double(), off, importance="off"), plain)
     assert learner(double()).update(off)["sampler_mismatch"] == pytest.approx(0.5, abs=1e-6)
 
 
@@ -276,10 +280,9 @@ def test_a_second_pass_clips_what_has_moved_too_far():
 
 def test_minibatches_share_the_rows_among_the_steps_and_follow_the_seed():
     """Pitfalls 40, 45: no row lost, own random stream."""
-    rows = rollout(policy())
-    split = [learner(policy(), minibatches=3, seed=s)._minibatches(len(rows), 0) for s in (0, 0, 1)]
+    split = [minibatches(7, 3, (seed, "minibatches", 0, 0)) for seed in (0, 0, 1)]
     for batches in split:
-        assert sorted(itertools.chain(*batches)) == list(range(len(rows)))
+        assert sorted(itertools.chain(*batches)) == list(range(7))
         assert len(batches) == 3
     assert split[0] == split[1]
     assert split[0] != split[2]
@@ -290,7 +293,9 @@ def test_the_reference_is_the_policy_from_before_training(tmp_path, lora):
     """At the start KL and its gradient are 0; after an update they are not. LoRA needs no copy."""
     player = single_policy(save(tmp_path, "qwen3"), lora=lora)
     grpo = learner(player, beta=0.5)
-    assert (grpo.reference is None) == (lora is not None)
+    assert grpo.gradient.reference is not None
+    copied = grpo.gradient.reference.state_dict()
+    assert (copied is None) == (lora is not None)
     rows = rollout(player)
     plain = gradient(single_policy(str(tmp_path), lora=lora), rows)
     (with_kl,) = gradients(grpo, rows)
@@ -298,18 +303,20 @@ def test_the_reference_is_the_policy_from_before_training(tmp_path, lora):
     metrics = grpo.update(rows)
     assert metrics["reference_kl"] > 1e-6
     if lora is None:
-        assert grpo.reference is not None
         start = single_policy(str(tmp_path)).model.state_dict()
-        assert all(torch.equal(v, start[k]) for k, v in grpo.reference.state_dict().items())
+        assert copied is not None
+        kept = grpo.gradient.reference.state_dict()
+        assert all(torch.equal(v, start[k]) for k, v in kept.items())
 
 
 def test_the_kl_pulls_towards_the_reference():
     """With equal rewards only the KL is left: it must shrink (and constant groups must run)."""
     player = policy()
     grpo = learner(player, beta=1.0)
+    generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in player.trainable_parameters().values():
-            parameter.add_(torch.randn(parameter.shape) * 0.02)
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.02)
     rows = rollout(player)[4:]
     values = [grpo.update(rows)["reference_kl"] for _ in range(4)]
     assert values[-1] < 0.9 * values[0]
@@ -361,7 +368,7 @@ def test_a_loss_that_is_not_finite_stops_the_update():
 )
 def test_options_out_of_range_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        GRPOConfig(**options)
+        UpdateConfig(**options)
 
 
 def test_greedy_samples_cannot_be_trained_on():

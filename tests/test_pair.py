@@ -186,7 +186,7 @@ def test_an_unknown_config_key_is_named() -> None:
         ({"problems_per_step": 0}, "problems_per_step must be at least 1, got 0"),
         (
             {"rotation": "never"},
-            r"rotation must be one of \['step', 'both', 'fixed'\], got 'never'",
+            r"rotation must be one of \['step', 'episode', 'both', 'fixed'\], got 'never'",
         ),
         ({"reveal": "x"}, "reveal must be one of"),
         ({"reward": "x"}, "x"),

@@ -12,6 +12,7 @@ from agon_env.vector import vector_env
 from learners.engines import Completion, HFEngine, Sampling
 from learners.policy import Policy, Prompt
 from learners.rollout import Player, Rollout, play
+from learners.schedule import Plan
 
 PROBLEMS = [
     Problem(id="p", question="1 + 1?", answer="2"),
@@ -51,7 +52,7 @@ def run(
     seats: dict[str, Player], *, seating: str = "both", seed: int = 3, step: int = 7
 ) -> Rollout:
     env = vector_env(problems=PROBLEMS, verifier=judge)
-    return play(env, seats, IDS, seating=seating, step=step, seed=seed)
+    return play(env, seats, Plan.simple(IDS, seating), step=step, seed=seed)
 
 
 @pytest.fixture(scope="module")

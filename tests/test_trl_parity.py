@@ -24,6 +24,7 @@ from learners.grpo import GRPO, GRPOConfig
 from learners.logprobs import completion_logprobs
 from learners.optim import OptimConfig
 from learners.policy import Policy
+from learners.policy_gradient import Horizon, UpdateConfig
 from learners.trajectory import Trajectory
 
 pytestmark = [
@@ -104,11 +105,13 @@ def our_steps(player: Policy, rows: list[Trajectory], temperature: float, **opti
     """Two steps on one rollout, through `GRPO.update` itself."""
     rate = 0.002 if options["loss_type"] == "gspo" else 0.02  # sequences clip much sooner
     optim = OptimConfig(learning_rate=rate, warmup_ratio=0.0)
-    config = GRPOConfig(optim=optim, epochs=2, **options)
-    grpo = GRPO(player, config, total_steps=4, temperature=temperature, max_new_tokens=LIMIT)
+    scale = options.pop("scale_rewards", "group")
+    update = UpdateConfig(optim=optim, epochs=2, **options)
+    horizon = Horizon(total_steps=4, temperature=temperature, max_new_tokens=LIMIT)
+    grpo = GRPO(player, update, GRPOConfig(scale_rewards=scale), horizon)
     steps: list[Step] = []
     losses: list[float] = []
-    inner_step, inner_loss = grpo.optim.step, grpo._loss
+    inner_step, inner_loss = grpo.gradient.optim.step, grpo.gradient._loss
 
     def note_loss(*args):
         loss = inner_loss(*args)
@@ -123,7 +126,7 @@ def our_steps(player: Policy, rows: list[Trajectory], temperature: float, **opti
         losses.clear()
         return inner_step()
 
-    grpo._loss, grpo.optim.step = note_loss, note_step  # pyright: ignore
+    grpo.gradient._loss, grpo.gradient.optim.step = note_loss, note_step  # pyright: ignore
     metrics = grpo.update(rows)
     assert 0.02 < metrics["clipfrac"] < 0.45, (
         "the second step must clip, or clipping is not compared"

@@ -55,9 +55,9 @@ class ProblemSampler:
         self._digest = ids_digest(problems)
         self._order = self._shuffled(0)
 
-    def next_batch(self) -> list[Problem]:
-        """The next `batch_size` problems."""
-        return [self._next() for _ in range(self.batch_size)]
+    def next_batch(self, size: int | None = None) -> list[Problem]:
+        """The next `batch_size` problems, or the next `size`."""
+        return [self._next() for _ in range(self.batch_size if size is None else size)]
 
     def state_dict(self) -> dict[str, Any]:
         """The position as plain values, for a checkpoint."""

@@ -1,0 +1,372 @@
+"""Trajectories and their advantages -> optimizer steps of one policy.
+
+What GRPO, RLOO, REINFORCE and PPO have in common: minibatches, micro-batches, the clipped loss, the
+importance correction, the KL to a reference, guards and metrics. Where the advantages come from is
+the learner's business (`grpo.py`, `rloo.py`, `reinforce.py`, `ppo.py`). Everything random is seeded
+by the number of the update.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from learners.batch import Batch, collate, microbatches
+from learners.checks import check_fields
+from learners.logprobs import completion_logprobs
+from learners.losses import (
+    BeyondCap,
+    Importance,
+    LossType,
+    Normaliser,
+    importance_weights,
+    policy_loss,
+    reduce_tokens,
+    reference_kl,
+)
+from learners.optim import Optim, OptimConfig
+from learners.policy import Policy
+from learners.reference import Reference
+from learners.seeds import stream_seed
+from learners.trajectory import Trajectory
+
+
+@dataclass(frozen=True)
+class UpdateConfig:
+    """Options that every learner shares."""
+
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    """Optimizer and schedule."""
+    loss_type: LossType = "dapo"
+    """Aggregation and ratio: see `losses.policy_loss`."""
+    clip_low: float = 0.2
+    """Lower clip distance of the ratio."""
+    clip_high: float = 0.2
+    """Upper clip distance of the ratio."""
+    beta: float = 0.0
+    """Weight of the KL to the reference (the base without adapter, or a frozen copy); 0: none."""
+    epochs: int = 1
+    """Passes over the step's trajectories."""
+    minibatches: int = 1
+    """Optimizer steps per pass."""
+    old_logprobs: Literal["trainer", "sampler"] = "trainer"
+    """What the ratio refers to when one rollout feeds several optimizer steps: the trainer's own
+    log-probs (a forward pass more), or the engine's (exact for the embedded engine)."""
+    microbatch_tokens: int = 16_384
+    """Padded tokens per forward pass; bounds the memory, does not change the loss."""
+    importance: Importance = "token"
+    """Correct the engine's log-probs by trainer / sampler weights per token, by one weight per
+    completion, or not at all ("off")."""
+    importance_cap: float = 3.0
+    """Bound of such a weight."""
+    beyond_cap: BeyondCap = "truncate"
+    """What becomes of a weight above the cap: it is set to the cap, or to 0 ("mask")."""
+    truncated: Literal["keep", "mask", "penalise"] = "keep"
+    """Completions cut by the length limit train like others ("keep"), give no gradient ("mask":
+    they still count in baselines and in the loss denominator), or lose `truncation_penalty` of
+    their reward ("penalise")."""
+    truncation_penalty: float = 0.5
+    """What `truncated="penalise"` takes from the reward."""
+    gradient_checkpointing: bool = False
+    """True: recompute activations in the backward pass; less memory, about a third more time."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name in ("epochs", "minibatches", "microbatch_tokens"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("clip_low", "clip_high", "beta", "truncation_penalty"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        if not self.importance_cap > 0:
+            raise ValueError(
+                f"importance_cap must be above 0, got {self.importance_cap}; "
+                'importance="off" turns the correction off'
+            )
+
+    @property
+    def optimizer_steps(self) -> int:
+        """Optimizer steps per update."""
+        return self.epochs * self.minibatches
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """What a learner must know of the run that it is part of."""
+
+    total_steps: int
+    """Updates in the run; sets the schedule's length."""
+    temperature: float
+    """Of the sampling; greedy sampling cannot be trained on."""
+    max_new_tokens: int
+    """Length limit of a completion, the denominator of "dr_grpo"."""
+    seed: int = 0
+    """Seeds the minibatch shuffles and new weights."""
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise ValueError(
+                f"training needs a sampling temperature above 0, got {self.temperature}"
+            )
+
+
+class PolicyGradient:
+    """The optimizer of one policy and the update it makes of (trajectory, advantage) pairs."""
+
+    def __init__(
+        self, policy: Policy, config: UpdateConfig, horizon: Horizon, *, reference: bool = False
+    ) -> None:
+        """Prepare the optimizer.
+
+        Args:
+            policy: What to train.
+            config: Options.
+            horizon: Facts of the run.
+            reference: Keep a reference even with `beta` 0.
+        """
+        self.policy, self.config, self.horizon = policy, config, horizon
+        self.updates = 0
+        if config.gradient_checkpointing:
+            policy.checkpoint_activations()
+        total = horizon.total_steps * config.optimizer_steps
+        self.optim = Optim(policy.trainable_parameters().values(), config.optim, total)
+        needed = reference or config.beta > 0
+        self.reference = Reference(policy, horizon.temperature) if needed else None
+
+    def update(
+        self, trajectories: Sequence[Trajectory], advantages: Sequence[Tensor]
+    ) -> dict[str, float]:
+        """Train on trajectories whose advantages are known; returns metrics.
+
+        Trajectories without advantage are not run (their gradient is zero unless beta > 0) but
+        count in the loss denominator.
+
+        Args:
+            trajectories: N of them; none skips the optimizer steps but moves the schedule on.
+            advantages: One tensor per trajectory: a scalar, or (T,) with one per sampled token.
+
+        Raises:
+            FloatingPointError: A loss or gradient is not finite (pitfall 39).
+        """
+        if not trajectories:
+            for _ in range(self.config.optimizer_steps):
+                self.optim.skip()
+            self.updates += 1
+            return {}
+        rows = _Rows(trajectories, advantages)
+        totals: defaultdict[str, float] = defaultdict(float)
+        with self.policy.using() as model:
+            model.train()
+            old = self._old_logprobs(rows) if self.config.optimizer_steps > 1 else None
+            for epoch in range(self.config.epochs):
+                key = (self.horizon.seed, "minibatches", self.updates, epoch)
+                for chosen in minibatches(len(trajectories), self.config.minibatches, key):
+                    self._optimizer_step(chosen, rows, old, totals)
+            model.eval()
+        self.updates += 1
+        return _averages(totals) | {"lr": self.optim.learning_rate}
+
+    def reference_logprobs(self, trajectories: Sequence[Trajectory]) -> list[Tensor]:
+        """Per trajectory the (T,) log-probs of its tokens under the reference."""
+        assert self.reference is not None, "this update keeps no reference"
+        with self.policy.using():
+            return self._each(trajectories, self.reference.logprobs)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Optimizer, schedule, counters and the reference's weights if there is one."""
+        reference = self.reference.state_dict() if self.reference is not None else None
+        return {"optim": self.optim.state_dict(), "updates": self.updates, "reference": reference}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what `state_dict` returned."""
+        self.optim.load_state_dict(state["optim"])
+        self.updates = state["updates"]
+        if self.reference is not None:
+            self.reference.load_state_dict(state["reference"])
+
+    def _has_gradient(self, rows: _Rows, i: int) -> bool:
+        if self.config.truncated == "mask" and not rows.trajectories[i].finished:
+            return False
+        return self.config.beta > 0 or bool(rows.advantages[i].any())
+
+    def _old_logprobs(self, rows: _Rows) -> dict[int, Tensor]:
+        """Index -> (T,) log-probs under the rollout's weights, of the trajectories that train."""
+        active = [i for i in range(len(rows.trajectories)) if self._has_gradient(rows, i)]
+        chosen = [rows.trajectories[i] for i in active]
+        if self.config.old_logprobs == "sampler":
+            return {i: torch.tensor(t.logprobs) for i, t in zip(active, chosen, strict=True)}
+        found = self._each(chosen, lambda batch: self._logprobs(batch)[0])
+        return dict(zip(active, found, strict=True))
+
+    def _logprobs(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        return completion_logprobs(self.policy.model, batch, self.horizon.temperature)
+
+    @torch.no_grad()
+    def _each(self, trajectories: Sequence[Trajectory], measure: Any) -> list[Tensor]:
+        """Per trajectory the (T,) row of a (B, C) measurement, made in micro-batches."""
+        found: dict[int, Tensor] = {}
+        for part in microbatches(trajectories, self.config.microbatch_tokens):
+            values = measure(self._collate([trajectories[i] for i in part]))
+            for i, row in zip(part, values, strict=True):
+                found[i] = row[: len(trajectories[i].completion_ids)]
+        return [found[i] for i in range(len(trajectories))]
+
+    def _collate(self, trajectories: Sequence[Trajectory]) -> Batch:
+        return collate(trajectories, self.policy.pad_id, self.policy.device)
+
+    def _optimizer_step(
+        self,
+        chosen: list[int],
+        rows: _Rows,
+        old: dict[int, Tensor] | None,
+        totals: defaultdict[str, float],
+    ) -> None:
+        """Accumulate the gradient of one minibatch over micro-batches, then step."""
+        trajectories = rows.trajectories
+        normaliser = Normaliser(
+            sequences=float(len(chosen)),
+            tokens=float(sum(len(trajectories[i].completion_ids) for i in chosen)),
+            max_tokens=float(self.horizon.max_new_tokens),
+        )
+        active = [i for i in chosen if self._has_gradient(rows, i)]
+        tokens = self.config.microbatch_tokens
+        for part in microbatches([trajectories[i] for i in active], tokens):
+            index = [active[j] for j in part]
+            batch = self._collate([trajectories[i] for i in index])
+            advantages = rows.padded(index, batch)
+            reference = None if old is None else pad_rows([old[i] for i in index], batch)
+            loss = self._loss(batch, advantages, reference, normaliser, totals)
+            if not torch.isfinite(loss):
+                raise FloatingPointError(
+                    f"the loss of update {self.updates} must be finite, got {loss.item()}"
+                )
+            loss.backward()
+            totals["loss"] += loss.item()
+        totals["steps"] += 1
+        totals["trained_share"] += len(active) / max(len(chosen), 1)
+        if active:
+            totals["grad_norm"] += self.optim.step()
+        else:
+            self.optim.skip()
+
+    def _loss(
+        self,
+        batch: Batch,
+        advantages: Tensor,
+        old: Tensor | None,
+        normaliser: Normaliser,
+        totals: defaultdict[str, float],
+    ) -> Tensor:
+        config, mask = self.config, batch.completion_mask
+        logprobs, entropy = self._logprobs(batch)
+        old = logprobs.detach() if old is None else old
+        weights = None
+        if config.importance != "off":
+            weights = importance_weights(
+                old,
+                batch.sampler_logprobs,
+                mask,
+                config.importance_cap,
+                per=config.importance,
+                beyond=config.beyond_cap,
+            )
+        result = policy_loss(
+            logprobs,
+            old,
+            advantages.to(logprobs),
+            mask,
+            normaliser,
+            loss_type=config.loss_type,
+            clip_low=config.clip_low,
+            clip_high=config.clip_high,
+            weights=weights,
+        )
+        mismatch = ((old - batch.sampler_logprobs).abs() * mask).sum()
+        totals["tokens"] += mask.sum().item()
+        totals["clipped"] += result.clipped.item()
+        totals["approx_kl"] += result.kl.item()
+        totals["entropy"] += (entropy * mask).sum().item()
+        totals["sampler_mismatch"] += mismatch.item()
+        if config.beta == 0:
+            return result.loss
+        assert self.reference is not None
+        kl = reference_kl(logprobs, self.reference.logprobs(batch), result.ratio)
+        totals["reference_kl"] += (kl.detach() * mask).sum().item()
+        return result.loss + config.beta * reduce_tokens(kl, mask, normaliser, config.loss_type)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The trajectories of an update and their advantages."""
+
+    trajectories: Sequence[Trajectory]
+    advantages: Sequence[Tensor]
+
+    def padded(self, index: list[int], batch: Batch) -> Tensor:
+        """(B,) for one advantage per completion, (B, C) for one per token."""
+        values = [self.advantages[i] for i in index]
+        return torch.stack(values) if values[0].ndim == 0 else pad_rows(values, batch)
+
+
+def minibatches(count: int, parts: int, key: tuple[int | str, ...]) -> list[list[int]]:
+    """0..count-1 shuffled by the key's random stream and cut into `parts`; one part keeps order."""
+    if parts == 1:
+        return [list(range(count))]
+    order = np.random.default_rng(stream_seed(*key)).permutation(count)
+    return [part.tolist() for part in np.array_split(order, parts)]
+
+
+def scored(
+    trajectories: Sequence[Trajectory], config: UpdateConfig
+) -> tuple[list[Trajectory], Tensor, dict[str, float]]:
+    """What a learner may train on: trajectories with a reward, and the rewards it trains on.
+
+    Unscored ones are dropped and counted (pitfall 28).
+
+    Returns:
+        The N scored trajectories; (N,) rewards, after `config.truncated="penalise"`; metrics.
+    """
+    kept = [t for t in trajectories if t.reward is not None]
+    penalty = config.truncation_penalty if config.truncated == "penalise" else 0.0
+    rewards = torch.tensor(
+        [t.reward - penalty * (not t.finished) for t in kept],  # pyright: ignore
+        dtype=torch.float32,
+    )
+    metrics = {"unscored": float(len(trajectories) - len(kept))}
+    if kept:
+        metrics["reward"] = rewards.mean().item()
+    return kept, rewards, metrics
+
+
+def group_index(trajectories: Sequence[Trajectory]) -> Tensor:
+    """(N,) index of each trajectory's group, by key and never by text (pitfall 30)."""
+    keys = {key: i for i, key in enumerate(dict.fromkeys(t.group for t in trajectories))}
+    return torch.tensor([keys[t.group] for t in trajectories], dtype=torch.long)
+
+
+def pad_rows(rows: Sequence[Tensor], batch: Batch) -> Tensor:
+    """Ragged (T,) rows -> (B, C), 0 at padding."""
+    padded = batch.sampler_logprobs.new_zeros(batch.completion_mask.shape)
+    for i, row in enumerate(rows):
+        padded[i, : len(row)] = row
+    return padded
+
+
+def _averages(totals: defaultdict[str, float]) -> dict[str, float]:
+    """Sums -> the logged metrics: per optimizer step or per trained token."""
+    steps, tokens = max(totals["steps"], 1), max(totals["tokens"], 1)
+    per_step = {k: totals[k] / steps for k in ("loss", "grad_norm", "trained_share")}
+    names = {
+        "clipped": "clipfrac",
+        "approx_kl": "approx_kl",
+        "entropy": "entropy",
+        "sampler_mismatch": "sampler_mismatch",
+        "reference_kl": "reference_kl",
+    }
+    return per_step | {names[k]: totals[k] / tokens for k in names if k in totals}
