@@ -6,12 +6,13 @@ INSTALLED := $(VENV)/.installed
 RUN ?= runs/tiny
 
 .DEFAULT_GOAL := help
-.PHONY: help install train test test-fast fuzz lint clean
+.PHONY: help install train test test-fast fuzz reproduce lint clean
 
 help:
 	@echo "make train      train a pair of tiny models against each other, evaluate the cascade (about 5 minutes)"
 	@echo "make test       the whole test suite, offline, on the CPU"
 	@echo "make test-fast  the tests that take seconds"
+	@echo "make reproduce  zero-shot, GRPO and Agon at the same budget, two seeds (about 20 minutes)"
 	@echo "make fuzz       the math verifier against 110,000 random strings (long)"
 	@echo "make lint       ruff and pyright"
 	@echo "make clean      remove .venv, caches and runs"
@@ -38,6 +39,9 @@ test-fast: $(INSTALLED)
 
 fuzz: $(INSTALLED)
 	AGON_FUZZ_EXAMPLES=55000 $(PY) -m pytest -n 2 tests/test_verify_math_fuzz.py
+
+reproduce: $(INSTALLED)
+	$(PY) benchmarks/reproduce.py --scale cpu-small
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .

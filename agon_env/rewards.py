@@ -118,8 +118,10 @@ SCHEMES: Mapping[str, RewardScheme] = {
     "agon": RewardScheme(),
     "cooperative": RewardScheme(conversion=0.0),
     "margin": RewardScheme(conversion=0.0, margin=1.0),
+    "agon-brevity": RewardScheme(brevity=0.5),
+    "both-paid": RewardScheme(drafter_conversion=1.0),
 }
-"""The paper's reward and its two ablations."""
+"""The paper's reward, its two ablations, its brevity tie-break, and the bonus paid in both seats."""
 
 Reward: TypeAlias = Callable[[Play], Parts | None]
 RewardFunction: TypeAlias = Callable[[Play], float | Mapping[str, float] | None]

@@ -8,7 +8,7 @@ with their n; intervals come from `statistics.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from agon_env.types import AGENTS, AgentID, Episode, Outcome, Problem, Role
@@ -117,6 +117,26 @@ def evaluate(
             with more than one sample they are too narrow.
         progress: Called with (matches done, matches in all).
     """
+    rollout = play_held_out(players, env, problems, seed=seed, samples=samples, progress=progress)
+    return summary(rollout, len(problems), samples)
+
+
+def play_held_out(
+    players: Mapping[AgentID, Player],
+    env: vector_env,
+    problems: Sequence[Problem],
+    *,
+    seed: int,
+    samples: int = 1,
+    seating: str = "both",
+    solve: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> Rollout:
+    """Play every problem; for the arguments see `evaluate`.
+
+    Args beyond those: `seating`, "both" directions or the agent that drafts; `solve`, False for
+    drafts alone.
+    """
     if not problems:
         raise ValueError("an evaluation needs at least one problem, got none")
     ids = [problem.id for problem in problems for _ in range(samples)]
@@ -124,15 +144,20 @@ def evaluate(
     for start in range(0, len(ids), CHUNK):
         chunk = ids[start : start + CHUNK]
         stream = stream_seed(seed, "chunk", start)
-        parts.append(play(env, players, Plan.simple(chunk, "both"), step=0, seed=stream))
+        plan = replace(Plan.simple(chunk, seating), solve=solve)
+        parts.append(play(env, players, plan, step=0, seed=stream))
         if progress is not None:
             progress(start + len(chunk), len(ids))
-    rollout = Rollout(
+    return Rollout(
         episodes=tuple(e for part in parts for e in part.episodes),
         trajectories=tuple(t for part in parts for t in part.trajectories),
     )
+
+
+def summary(rollout: Rollout, problems: int, samples: int) -> Evaluation:
+    """The counts of a held-out rollout."""
     return Evaluation(
-        problems=len(problems),
+        problems=problems,
         samples=samples,
         alone={agent: _stage(rollout, agent, "drafter") for agent in AGENTS},
         cascades=(_cascade(rollout, *DIRECTIONS[0]), _cascade(rollout, *DIRECTIONS[1])),

@@ -141,7 +141,8 @@ def importance_weights(
     if per == "sequence":
         log_weight = log_weight.sum(1, keepdim=True).expand_as(log_weight)
     weight = log_weight.exp()
-    weight = weight.clamp(max=cap) if beyond == "truncate" else weight * (weight <= cap)
+    over = cap if beyond == "truncate" else 0.0
+    weight = torch.where(weight > cap, over, weight)  # no product (exp may be infinite); NaN stays
     return torch.where(mask > 0, weight, 1.0)
 
 

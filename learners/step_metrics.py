@@ -16,13 +16,14 @@ def rollout_metrics(rollout: Rollout) -> dict[str, float]:
     `<role>/solve_rate`, `<role>/reward` and `<agent>/solve_rate` over scored turns,
     `solver/conversion` P(right | draft wrong), `solver/corruption` P(wrong | draft right),
     `solver/copy_rate` (share of a solution's word 4-grams that stand in the draft it read), and
-    over all turns `well_formed`, `<role>/well_formed`, `unfinished` (cut by the token limit), `cut`
-    (by the env's character limit), `unscored`, `no_answer` and `tokens_per_reply`. A rate without
-    a case is left out.
+    over all turns `replies` (their number), `well_formed`, `<role>/well_formed`, `unfinished` (cut
+    by the token limit), `cut` (by the env's character limit), `unscored`, `no_answer` and
+    `tokens_per_reply`. A rate without a case is left out.
     """
     outcomes = rollout.outcomes
     turns = len(outcomes)
     metrics = {
+        "replies": float(turns),
         "well_formed": sum(o.well_formed for o in outcomes) / turns,
         "unscored": sum(o.verdict.correct is None for o in outcomes) / turns,
         "no_answer": sum(o.verdict.reason in ("no_answer", "truncated") for o in outcomes) / turns,

@@ -116,6 +116,7 @@ def test_judging_again_finds_the_verdicts_that_differ(pool, episodes):
     assert [(c.before.correct, c.now.correct) for c in changes] == [(True, False)] * 2
 
 
+@pytest.mark.slow
 def test_the_command_line_judges_stored_episodes_again(tmp_path, capsys, episodes):
     path = tmp_path / "episodes.jsonl"
     with agon_env.EpisodeWriter(path) as writer:

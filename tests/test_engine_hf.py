@@ -133,6 +133,32 @@ def test_a_sample_does_not_depend_on_its_batch(family):
     assert len({len(c.ids) for c in together}) > 1
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_common_beginning_changes_no_logprob(family):
+    """Ragged rests behind a shared prefix: the trainer, without any cache, finds the same."""
+    player = policy(family)
+    player.model.double()
+    (prefix,) = prompts(30)
+    requests = [[*prefix, *rest] for rest in prompts(1, 9, 4, 4, seed=1)]
+    done = HFEngine().generate(player, requests, Sampling(8, temperature=0.7), seed=4)
+    trainer, engine, mask = recomputed(player, requests, done, 0.7)
+    assert ((trainer - engine) * mask).abs().max() < EXACT.get(family, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("family", "prefills"),
+    [("llama", [(1, 30), (3, 9)]), ("qwen3", [(1, 30), (3, 9)]), ("gemma3", [(3, 39)])],
+)
+def test_a_common_beginning_runs_once_where_every_layer_attends_to_all(family, prefills):
+    player = policy(family)
+    counter = Counter(player.model)
+    (prefix,) = prompts(30)
+    requests = [[*prefix, *rest] for rest in ([20] * 9, [21] * 2, [22] * 5)]
+    HFEngine().generate(player, requests, Sampling(2), seed=0)
+    assert counter.shapes[: len(prefills)] == prefills
+    assert counter.shapes[len(prefills)] == (3, 1)
+
+
 def test_equal_prompts_are_prefilled_once_and_sampled_apart():
     player = policy()
     counter = Counter(player.model)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import agon_env
 
 ROOT = Path(agon_env.__file__).parents[1]
@@ -26,6 +28,7 @@ def run(example: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_the_tour_plays_three_matches_in_which_drafts_are_mended():
     out = run("tour.py")
     assert out.count("problem arithmetic-easy") == 3
@@ -35,6 +38,7 @@ def test_the_tour_plays_three_matches_in_which_drafts_are_mended():
     assert "rewards of three episodes:" in out
 
 
+@pytest.mark.slow
 def test_the_custom_reward_pays_a_solver_that_mends_a_draft():
     lines = run("custom_reward.py").splitlines()
     assert len(lines) == 4

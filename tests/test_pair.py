@@ -136,6 +136,7 @@ def test_the_pair_answers_with_the_direction_chosen_on_validation(finished: Path
     assert pair.answer("question 0", seed=5).draft == answers[0].draft
 
 
+@pytest.mark.slow
 def test_the_loaded_pair_has_the_trained_weights(tmp_path: Path) -> None:
     trainer = PairTrainer(probe_task.lora_config(tmp_path), tmp_path / "run")
     trainer.train()

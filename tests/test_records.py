@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agon_env.records import EpisodeWriter, episode_from_json, episode_to_json, read_episodes
@@ -73,6 +73,7 @@ EPISODE = Episode(
 )
 
 
+@settings(max_examples=40)
 @given(episodes)
 def test_an_episode_survives_json(episode):
     line = episode_to_json(episode)

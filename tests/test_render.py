@@ -125,6 +125,7 @@ def test_printable_keeps_lines_tabs_and_every_script():
     assert printable("a\tb\nπ√ 中文 😀") == "a\tb\nπ√ 中文 😀"
 
 
+@pytest.mark.slow
 def test_human_mode_works_where_the_terminal_speaks_ascii_only():
     code = (
         "import agon_env\n"

@@ -34,7 +34,10 @@ def untimed_metrics(run: Path) -> list[dict[str, float]]:
     return [{k: v for k, v in line.items() if k not in TIMED} for line in lines]
 
 
-@pytest.mark.parametrize("make_config", [probe_task.config, probe_task.lora_config])
+@pytest.mark.parametrize(
+    "make_config",
+    [pytest.param(probe_task.config, marks=pytest.mark.slow), probe_task.lora_config],
+)
 def test_k_plus_m_steps_equal_k_resume_m(tmp_path: Path, make_config) -> None:
     """Pitfall 66: weights, optimizers, schedules and the sampler's position all come back."""
     whole = PairTrainer(make_config(tmp_path), tmp_path / "whole")
@@ -105,6 +108,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
         PairTrainer.resume(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_two_processes_cannot_train_into_one_folder(tmp_path: Path) -> None:
     trainer = PairTrainer(probe_task.config(tmp_path), tmp_path / "run")
     code = (

@@ -250,7 +250,7 @@ def test_a_task_that_knows_the_form_of_its_golds_pays_for_worked_out_answers_onl
     "gold",
     ["", "  ", "$$", "((((", r"\iny", r"\frac{1}{0}", r"\infty-\infty", r"\text{see the figure}",
      "The proof follows from the lemma above and the fact that every such map is a closed one",
-     "__import__('os').system('true')"],
+     "__import__('os').system('true')", "####<think>", "7 </think>"],
 )  # fmt: skip
 def test_a_gold_that_cannot_serve_says_why(gold):
     """Guards pitfall 64 (unparsable or wrong gold rewarded)."""

@@ -17,7 +17,9 @@ from agon_env.tasks.modchain import (
     write_derivation,
 )
 from agon_env.tasks.procedural import content_split
+from learners.models import load_model
 from learners.tiny_models import KINDS, VOCABULARY, tiny_model, tiny_tokenizer
+from learners.warm_models import SHIPPED, warm_models
 from learners.warmup import (
     WarmUp,
     batches,
@@ -25,6 +27,7 @@ from learners.warmup import (
     example_tokens,
     folder_name,
     knowledge_of,
+    pair_folders,
     train,
     warm_up,
     warm_up_pair,
@@ -288,6 +291,15 @@ def test_a_folder_is_named_after_all_that_shaped_it():
     ]
     assert len(set(names)) == 4
     assert folder_name("qwen3", 0, replace(SHORT)) == names[0]
+
+
+def test_the_shipped_models_are_those_of_todays_recipe_and_load(tmp_path):
+    """A changed recipe must come with new weights, or seed 0 would silently warm up again."""
+    assert all(folder.exists() for folder in pair_folders(SHIPPED, 0).values())
+    names = warm_models(0, tmp_path)
+    kinds = [load_model(name)[0].config.model_type for name in names]
+    assert kinds == ["qwen3", "gemma3_text"]
+    assert list(tmp_path.iterdir()) == [], "nothing was made"
 
 
 def test_a_pair_that_is_there_is_not_made_again(tmp_path):

@@ -1,8 +1,9 @@
 """The embedded engine: batched sampling with a KV cache on the training model itself.
 
-Prompts that are equal are prefilled once and their cache expanded; finished rows leave the batch.
-Each request draws its own uniform numbers, so a sample does not depend on its batch (up to the
-rounding of the forward pass). Weights need no syncing: the engine runs the policy's own module.
+Prompts that are equal are prefilled once and their cache expanded, and so is what all prompts begin
+with; finished rows leave the batch. Each request draws its own uniform numbers, so a sample does
+not depend on its batch (up to the rounding of the forward pass). Weights need no syncing: the
+engine runs the policy's own module.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import DynamicCache, PretrainedConfig
 
 from learners.engines.records import Completion, Sampling
 from learners.policy import Policy
+
+MIN_SHARED = 16
+"""Fewest common tokens that are worth a pass of their own."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,11 @@ class HFEngine:
 
     @torch.inference_mode()
     def generate(
-        self, policy: Policy, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int
+        self,
+        policy: Policy,
+        prompts: Sequence[Sequence[int]],
+        sampling: Sampling,
+        seed: int | Sequence[int],
     ) -> list[Completion]:
         """Sample one completion per prompt.
 
@@ -39,7 +47,7 @@ class HFEngine:
             policy: Whose model, adapter, stop ids and pad id to use.
             prompts: Token ids per request; none may be empty.
             sampling: Length, temperature and filters.
-            seed: Request i draws from the stream (seed, i).
+            seed: Request i draws from the stream (seed, i); or one seed per request.
 
         Returns:
             One `Completion` per prompt, in order.
@@ -140,23 +148,40 @@ class _Decoder:
             self.done[request] = stop
 
     def _prefill(self) -> tuple[Tensor, DynamicCache, Tensor, Tensor]:
-        """Run each distinct prompt once, left-padded, and expand to one row per request."""
+        """Run each distinct prompt once, left-padded, and expand to one row per request.
+
+        What all prompts begin with runs once for all of them, where every layer attends to every
+        token; elsewhere the padding between it and the rest would shift a window or a state.
+        """
         distinct = list(dict.fromkeys(tuple(prompt) for prompt in self.prompts))
-        width = max(len(prompt) for prompt in distinct)
+        cache = DynamicCache(config=self.model.config)
+        shared = _shared_length(distinct) if _attends_to_all(self.model.config) else 0
+        if shared:
+            self._prefill_shared(distinct[0][:shared], len(distinct), cache)
+        width = max(len(prompt) for prompt in distinct) - shared
         ids = torch.full((len(distinct), width), self.pad_id, dtype=torch.long)
         mask = torch.zeros_like(ids)
         for row, prompt in enumerate(distinct):
-            ids[row, width - len(prompt) :] = torch.tensor(prompt)
-            mask[row, width - len(prompt) :] = 1
+            rest = prompt[shared:]
+            ids[row, width - len(rest) :] = torch.tensor(rest)
+            mask[row, width - len(rest) :] = 1
+        mask = torch.cat([mask.new_ones(len(distinct), shared), mask], dim=1)  # (U, P)
         ids, mask = ids.to(self.device), mask.to(self.device)
-        positions = (mask.cumsum(1) - 1).clamp(min=0)  # (U, P): pitfall 5
-        cache = DynamicCache(config=self.model.config)
+        positions = (mask.cumsum(1) - 1).clamp(min=0)[:, shared:]  # pitfall 5
         logits = self._forward(ids, mask, positions, cache)  # (U, V)
         index = {prompt: row for row, prompt in enumerate(distinct)}
         expand = torch.tensor([index[tuple(p)] for p in self.prompts], device=self.device)
         if len(distinct) < len(self.prompts):
             cache.reorder_cache(expand)  # pyright: ignore[reportArgumentType]
         return logits[expand], cache, mask[expand], positions[expand, -1:]
+
+    def _prefill_shared(self, prefix: Sequence[int], rows: int, cache: DynamicCache) -> None:
+        """Run the common beginning once and give every row its copy."""
+        ids = torch.tensor([prefix], device=self.device)
+        positions = torch.arange(len(prefix), device=self.device)[None]
+        self._forward(ids, torch.ones_like(ids), positions, cache)
+        copies = torch.zeros(rows, dtype=torch.long, device=self.device)
+        cache.reorder_cache(copies)  # pyright: ignore[reportArgumentType]
 
     def _forward(self, ids: Tensor, mask: Tensor, positions: Tensor, cache: DynamicCache) -> Tensor:
         """Logits of the last position, (B, V) float32."""
@@ -169,6 +194,30 @@ class _Decoder:
             logits_to_keep=1,
         )
         return output.logits[:, -1].float()
+
+
+def _shared_length(prompts: Sequence[Sequence[int]]) -> int:
+    """Tokens that several prompts have in common at their start, the last of each left out.
+
+    0 for a single prompt, or where it is too little to pay.
+    """
+    if len(prompts) < 2:
+        return 0
+    first, last = min(prompts), max(prompts)  # all others lie between them
+    length = next(
+        (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first)
+    )
+    length = min(length, min(map(len, prompts)) - 1)
+    return length if length >= MIN_SHARED else 0
+
+
+def _attends_to_all(config: PretrainedConfig) -> bool:
+    """Whether every layer is full attention: no sliding window, no recurrent state."""
+    text = config.get_text_config()
+    kinds = getattr(text, "layer_types", None)
+    if kinds is None:
+        return getattr(text, "sliding_window", None) is None
+    return all(kind == "full_attention" for kind in kinds)
 
 
 def sample_tokens(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
@@ -217,7 +266,10 @@ def _invert(weights: Tensor, uniforms: Tensor) -> Tensor:
     return torch.minimum(index, last)
 
 
-def _uniforms(requests: int, length: int, seed: int) -> np.ndarray:
+def _uniforms(requests: int, length: int, seed: int | Sequence[int]) -> np.ndarray:
     """(R, T) float64 in [0, 1): row i is the stream of request i, whatever the batch."""
-    children = np.random.SeedSequence(seed).spawn(requests)
+    if isinstance(seed, int):
+        children = np.random.SeedSequence(seed).spawn(requests)
+    else:
+        children = [np.random.SeedSequence(one) for one in seed]
     return np.stack([np.random.Generator(np.random.Philox(c)).random(length) for c in children])

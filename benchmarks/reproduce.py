@@ -1,0 +1,106 @@
+"""The paper's table, at the scale of a CPU or of its own GPU set-up.
+
+    python benchmarks/reproduce.py                        # cpu-small: two seeds, the main rows
+    python benchmarks/reproduce.py --scale cpu            # five seeds, every row: hours
+    python benchmarks/reproduce.py --scale cpu --methods grpo agon --seeds 3
+    python benchmarks/reproduce.py --scale gpu            # Qwen3-0.6B on DeepMath hard
+
+Each (run, seed) is kept as it is done, so a command that was stopped goes on where it was. The
+table and the learning curves are written anew at the end.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import matplotlib.pyplot as plt
+import tyro
+from rich.console import Console
+from rich.markdown import Markdown
+
+from learners.evaluate import Evaluation
+from learners.monitor import Monitor
+from learners.reproduction.methods import BASE, SCALES, method
+from learners.reproduction.runs import make_record
+from learners.reproduction.table import make_row, markdown, ordering_broken
+from learners.run_folder import EVALUATIONS, RunFolder
+
+ORDER = ("zero_shot", "grpo", "agon")
+"""Pass@1 must rise along these rows."""
+
+
+@dataclass(frozen=True)
+class Args:
+    """What to reproduce."""
+
+    scale: Literal["cpu-small", "cpu", "gpu"] = "cpu-small"
+    """Models, task, steps, seeds and rows: see `learners.reproduction.methods.SCALES`."""
+    seeds: int | None = None
+    """Seeds 0, 1, ...; None: as many as the scale has."""
+    methods: tuple[str, ...] = ()
+    """Rows; none: those of the scale."""
+    out: Path | None = None
+    """Folder of records, runs and table; None: runs/reproduce/<scale>."""
+
+
+def main(args: Args) -> str | None:
+    """Make what is missing, write the table; returns what is wrong with the ordering."""
+    console, scale = Console(), SCALES[args.scale]
+    out = args.out or Path("runs/reproduce") / args.scale
+    methods = [method(key) for key in args.methods or scale.methods]
+    seeds = range(args.seeds or scale.seeds)
+    runs = list(dict.fromkeys(m.run for m in methods))
+    jobs = [(run, seed) for seed in seeds for run in runs]
+    records = {}
+    for number, (run, seed) in enumerate(jobs):
+        console.rule(f"{number + 1} of {len(jobs)}: {run}, seed {seed}")
+        records[run, seed] = make_record(run, seed, scale, out, Monitor(console))
+    rows = [make_row(m, records, seeds) for m in methods]
+    text = markdown(rows)
+    (out / "table.md").write_text(text)
+    plot_curves(out, runs, seeds)
+    console.print(Markdown(text))
+    console.print(f"wrote {out / 'table.md'} and {out / 'curves.png'}", highlight=False)
+    present = [key for key in ORDER if key in {m.key for m in methods}]
+    return ordering_broken(rows, present)
+
+
+def plot_curves(out: Path, runs: list[str], seeds: range) -> None:
+    """Validation pass@1 of the better direction over the steps, one line per run and seed."""
+    figure, axes = plt.subplots(figsize=(7, 4.5))
+    for index, run in enumerate(r for r in runs if r != BASE):
+        for seed in seeds:
+            lines = RunFolder(out / "runs" / f"{run}-seed{seed}").lines(EVALUATIONS)
+            points = [
+                (line["step"], _better(Evaluation.from_dict(line["evaluation"]), run))
+                for line in lines
+                if line["split"] == "validation"
+            ]
+            label = run if seed == seeds[0] else None
+            axes.plot(*zip(*points, strict=True), color=f"C{index}", label=label, alpha=0.8)
+    axes.set_xlabel("training step")
+    axes.set_ylabel("validation pass@1 (solo runs: better model; pairs: better direction)")
+    axes.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(out / "curves.png", dpi=120)
+    plt.close(figure)
+
+
+def _better(evaluation: Evaluation, run: str) -> float:
+    if run == "grpo":
+        return max(stage.correct.value for stage in evaluation.alone.values())
+    return evaluation.best_direction.solution.correct.value
+
+
+if __name__ == "__main__":
+    try:
+        wrong = main(tyro.cli(Args, description=__doc__))
+    except KeyboardInterrupt:
+        sys.exit("\nstopped; the same command goes on from here")
+    except (ValueError, OSError, FloatingPointError) as error:
+        sys.exit(f"error: {error}")
+    if wrong is not None:
+        sys.exit(f"error: the ordering zero-shot < GRPO < Agon does not hold: {wrong}")

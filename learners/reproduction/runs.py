@@ -1,0 +1,162 @@
+"""One (run, seed) -> trained models -> a record of what they get right on held-out problems.
+
+The record keeps one character per problem ("1" right, "0" wrong, "-" unscored), so that methods can
+be compared problem by problem. A run that was stopped goes on from its checkpoint; a record that
+exists is not made again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agon_env.tasks.sampler import ids_digest
+from agon_env.types import AGENTS, AgentID, Episode, Role
+from learners.evaluate import DIRECTIONS, play_held_out
+from learners.monitor import Monitor
+from learners.pair import PairTrainer
+from learners.presets import WARM_UP
+from learners.reproduction.methods import BASE, Scale, run_config
+from learners.rollout import Player, Rollout
+from learners.run_folder import CONFIG, METRICS
+from learners.seeds import stream_seed
+from learners.statistics import maj_at_k
+from learners.warm_models import warm_models
+
+VOTERS = 4
+"""Samples of a self-consistency vote."""
+
+
+def record_file(out: Path, run: str, seed: int) -> Path:
+    """Where the record of a (run, seed) is kept."""
+    return out / "records" / f"{run}-seed{seed}.json"
+
+
+def make_record(
+    run: str, seed: int, scale: Scale, out: Path, monitor: Monitor | None = None
+) -> dict[str, Any]:
+    """Train one run with one seed, measure it, and keep the record."""
+    file = record_file(out, run, seed)
+    if file.exists():
+        return json.loads(file.read_text())
+    monitor = monitor or Monitor()
+    trainer = _trained(run, seed, scale, out, monitor)
+    record = {
+        "run": run,
+        "seed": seed,
+        "config": trainer.config.to_dict(),
+        "budget": _budget(trainer),
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "threads": torch.get_num_threads(),
+    }
+    for split in ("validation", "test"):
+        record[split] = {
+            "problems": ids_digest(trainer.problems[split]),
+            **_measure(trainer, split, votes=run in (BASE, "grpo")),
+        }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(".writing")
+    partial.write_text(json.dumps(record, indent=1) + "\n")
+    os.replace(partial, file)
+    return record
+
+
+def _trained(run: str, seed: int, scale: Scale, out: Path, monitor: Monitor) -> PairTrainer:
+    """The trainer of a run that has gone to its end."""
+    folder = out / "runs" / f"{run}-seed{seed}"
+    base = replace(scale.config, seed=seed)
+    if base.models == (WARM_UP, WARM_UP):
+        base = replace(base, models=warm_models(seed, out / "warm_up"))
+    if (folder / CONFIG).exists():
+        trainer = PairTrainer.resume(folder)
+    else:
+        trainer = PairTrainer(run_config(run, base), folder)
+    trainer.train(monitor)
+    return trainer
+
+
+def _budget(trainer: PairTrainer) -> dict[str, float]:
+    """What training has sampled, all models together."""
+    lines = trainer.folder.lines(METRICS)
+    return {
+        "replies": sum(line["replies"] for line in lines),
+        "tokens": round(sum(line["replies"] * line["tokens_per_reply"] for line in lines)),
+    }
+
+
+def _measure(trainer: PairTrainer, split: str, *, votes: bool) -> dict[str, Any]:
+    """Everything that a method may ask about one split."""
+    players, problems = trainer.players, trainer.problems[split]
+
+    def play(kind: str, who: Mapping[AgentID, Player], **options: Any) -> Rollout:
+        seed = stream_seed(trainer.config.seed, "reproduce", split, kind)
+        return play_held_out(who, trainer.envs[split], problems, seed=seed, **options)
+
+    pair = play("cascade", players)
+    result: dict[str, Any] = {
+        "alone": {a: _stage(pair, a, "drafter") for a in AGENTS},
+        "cascade": {f"{d}>{s}": _cascade(pair, d, s) for d, s in DIRECTIONS},
+        "self": {},
+    }
+    for agent in AGENTS:
+        twice = dict.fromkeys(AGENTS, players[agent])
+        rollout = play(f"self/{agent}", twice, seating=AGENTS[0])
+        result["self"][agent] = _cascade(rollout, *DIRECTIONS[0])
+    if votes:
+        rollout = play("majority", players, samples=VOTERS, solve=False)
+        result["majority"] = {agent: _majority(rollout, agent) for agent in AGENTS}
+    return result
+
+
+def _bits(episodes: tuple[Episode, ...], agent: AgentID, role: Role) -> str:
+    verdicts = [_outcome(episode, agent, role).verdict.correct for episode in episodes]
+    return "".join({True: "1", False: "0", None: "-"}[verdict] for verdict in verdicts)
+
+
+def _outcome(episode: Episode, agent: AgentID, role: Role) -> Any:
+    found = episode.outcome(agent, role)
+    assert found is not None, "the agent played this role"
+    return found
+
+
+def _tokens(rollout: Rollout, agent: AgentID, role: Role) -> float:
+    lengths = [len(t.completion_ids) for t in rollout.of(agent, role)]
+    return sum(lengths) / len(lengths)
+
+
+def _stage(rollout: Rollout, agent: AgentID, role: Role) -> dict[str, Any]:
+    outcomes = [_outcome(episode, agent, role) for episode in rollout.episodes]
+    return {
+        "correct": _bits(rollout.episodes, agent, role),
+        "tokens": _tokens(rollout, agent, role),
+        "well_formed": sum(o.well_formed for o in outcomes) / len(outcomes),
+    }
+
+
+def _cascade(rollout: Rollout, drafter: AgentID, solver: AgentID) -> dict[str, Any]:
+    """The solver's answers; tokens are those of both stages."""
+    draft, solution = _stage(rollout, drafter, "drafter"), _stage(rollout, solver, "solver")
+    return {
+        **solution,
+        "draft": draft["correct"],
+        "solution_tokens": solution["tokens"],
+        "tokens": draft["tokens"] + solution["tokens"],
+    }
+
+
+def _majority(rollout: Rollout, agent: AgentID) -> dict[str, Any]:
+    """Votes over consecutive episodes of one problem; a tie counts its share of right answers."""
+    shares = []
+    for start in range(0, len(rollout.episodes), VOTERS):
+        group = rollout.episodes[start : start + VOTERS]
+        verdicts = [_outcome(episode, agent, "drafter").verdict for episode in group]
+        answers = [v.answer for v in verdicts]
+        shares.append(maj_at_k(answers, [v.correct is True for v in verdicts], VOTERS))
+    return {"share": shares, "tokens": VOTERS * _tokens(rollout, agent, "drafter")}

@@ -1,0 +1,132 @@
+"""The reproduction: every row has a run at the same budget, and numbers follow from the records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import probe_task
+import pytest
+
+from learners.presets import TINY
+from learners.reproduction.methods import BASE, METHODS, SCALES, Scale, method, run_config
+from learners.reproduction.runs import make_record, record_file
+from learners.reproduction.table import (
+    Row,
+    crossed_bootstrap,
+    make_row,
+    markdown,
+    ordering_broken,
+)
+
+
+def part(correct: str, tokens: float = 10.0) -> dict:
+    return {"correct": correct, "tokens": tokens}
+
+
+def record(alone: tuple[str, str], cascade: tuple[str, str], *, validation: str = "") -> dict:
+    """A record whose validation split prefers what `validation` names."""
+    names = {"alone": ("agent_0", "agent_1"), "cascade": ("agent_0>agent_1", "agent_1>agent_0")}
+    test = {
+        kind: dict(zip(names[kind], map(part, bits), strict=True))
+        for kind, bits in (("alone", alone), ("cascade", cascade))
+    }
+    chosen = {
+        kind: {name: part("11" if name == validation else "10") for name in names[kind]}
+        for kind in names
+    }
+    return {"test": test, "validation": chosen, "budget": {"tokens": 7}}
+
+
+def row(key: str, records: dict, seeds: tuple[int, ...] = (0,)) -> Row:
+    return make_row(method(key), records, seeds)
+
+
+@pytest.mark.parametrize("run", sorted({m.run for m in METHODS} - {BASE}))
+def test_every_run_samples_as_much_per_model_and_problem(run):
+    """2N replies per model and problem; a role that is played alone gets twice the matches."""
+    config = run_config(run, TINY)
+    per_match = 1 if config.rotation in ("fixed", "step") else 2
+    matches = config.samples  # "solo" plays 2N matches of one draft each: see `plan_step`
+    assert matches * per_match == 2 * TINY.samples
+    assert (config.steps, config.problems_per_step) == (TINY.steps, TINY.problems_per_step)
+
+
+def test_the_better_direction_is_chosen_on_validation_and_reported_on_test():
+    one = record(("1000", "0000"), ("1100", "1111"), validation="agent_0>agent_1")
+    assert row("agon", {("agon", 0): one}).pass_at_1.value == 0.5  # though the other got 1.0
+    tied = record(("1000", "0000"), ("1100", "1111"))
+    assert row("agon", {("agon", 0): tied}).pass_at_1.value == 0.5, "a tie goes to the first"
+
+
+def test_a_row_holds_the_models_alone_their_error_overlap_and_each_seed():
+    records = {
+        ("agon", 0): record(("1100", "1010"), ("1111", "0000")),
+        ("agon", 1): record(("1100", "1010"), ("0000", "0000")),
+    }
+    found = row("agon", records, (0, 1))
+    assert found.alone == (0.5, 0.5)
+    assert found.by_seed == [1.0, 0.0]
+    # wrong: {2, 3} and {1, 3}: one of three problems is wrong for both
+    assert found.overlap == pytest.approx(1 / 3)
+    assert found.budget_tokens == 7
+
+
+def test_an_unscored_problem_counts_for_nobody():
+    one = record(("1-00", "0000"), ("1-00", "0000"))
+    assert row("agon", {("agon", 0): one}).pass_at_1.value == pytest.approx(1 / 3)
+
+
+def test_the_interval_draws_seeds_and_problems():
+    """Two seeds that disagree on everything: only the seeds' draw can reach 0 and 1."""
+    values = np.array([[1.0] * 50, [0.0] * 50])
+    found = crossed_bootstrap(values)
+    assert (found.value, found.low, found.high) == (0.5, 0.0, 1.0)
+    same = np.tile([1.0, 0.0], 200)[None]  # one seed: a plain bootstrap, sqrt(.25 / 400) = .025
+    found = crossed_bootstrap(same)
+    assert found.low == pytest.approx(0.5 - 1.96 * 0.025, abs=0.01)
+    assert found.high == pytest.approx(0.5 + 1.96 * 0.025, abs=0.01)
+
+
+def test_the_table_names_every_row_and_the_ordering_is_checked():
+    records = {
+        ("base", 0): record(("0100", "0000"), ("0000", "0000"), validation="agent_0"),
+        ("grpo", 0): record(("1100", "0000"), ("0000", "0000"), validation="agent_0"),
+        ("agon", 0): record(("1100", "1010"), ("1110", "0000")),
+    }
+    rows = [row(key, records) for key in ("zero_shot", "grpo", "agon")]
+    text = markdown(rows)
+    assert text.splitlines()[4].startswith("| Agon | 75.0 [")
+    assert "| 25.0 [" in text, "75% minus GRPO's 50%"
+    assert ordering_broken(rows, ("zero_shot", "grpo", "agon")) is None
+    broken = ordering_broken(rows, ("agon", "grpo"))
+    assert broken is not None
+    assert broken.startswith("agon must be below grpo, got 75.0")
+
+
+def test_the_scales_name_methods_that_exist():
+    for scale in SCALES.values():
+        assert all(method(key) for key in scale.methods)
+    with pytest.raises(ValueError, match="unknown method 'agno'; choose among"):
+        method("agno")
+
+
+@pytest.mark.slow
+def test_runs_train_are_measured_and_make_their_rows(tmp_path: Path):
+    """Each kind of run on two tiny real models, one step each; a record is not made twice."""
+    config = probe_task.config(tmp_path, steps=1, eval_every=0, rotation="both", samples=4)
+    scale = Scale(config, 1, ())
+    runs = (BASE, "grpo", "refine_1", "shared", "fixed", "agon", "agon_ppo")
+    records = {(run, 0): make_record(run, 0, scale, tmp_path) for run in runs}
+    rows = [make_row(m, records, [0]) for m in METHODS if m.run in runs]
+    assert len(markdown(rows).splitlines()) == 2 + len(rows)
+    for found in rows:
+        assert 0 <= found.pass_at_1.value <= 1
+        assert found.tokens > 0
+    budgets = {run: records[run, 0]["budget"]["replies"] for run in runs}
+    assert budgets.pop(BASE) == 0
+    # 2 problems x 2N of each model; "self" trains one model with both seats' replies
+    assert set(budgets.values()) == {2 * 2 * 4 * 2}
+    written = record_file(tmp_path, "agon", 0).stat().st_mtime_ns
+    make_record("agon", 0, scale, tmp_path)
+    assert record_file(tmp_path, "agon", 0).stat().st_mtime_ns == written
