@@ -8,9 +8,6 @@ evaluation, logging and resume; `cascade.Pair` is its result in use.
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,18 +15,14 @@ import torch
 from agon_env.records import episode_to_json
 from agon_env.tasks import load_problems
 from agon_env.tasks.sampler import ProblemSampler
-from agon_env.types import AGENTS, AgentID, Problem
+from agon_env.types import Problem
 from agon_env.vector import vector_env
 from learners.alarms import alarms
 from learners.cascade import Pair, best_step, chosen_drafter, players_of
-from learners.concurrency import are_independent, run_jobs
 from learners.config import PairConfig
 from learners.evaluate import Evaluation, evaluate
-from learners.learner import Learner, make_learner
 from learners.monitor import Monitor
-from learners.policy_gradient import Horizon
-from learners.refill import refilled
-from learners.rollout import Rollout, play
+from learners.rollout import Rollout
 from learners.run_folder import (
     ALARMS,
     EPISODES,
@@ -39,9 +32,8 @@ from learners.run_folder import (
     load_tensors,
     save_tensors,
 )
-from learners.schedule import plan_step, trains
 from learners.seeds import stream_seed
-from learners.step_metrics import rollout_metrics
+from learners.training_step import make_learners, play_and_update
 
 
 class PairTrainer:
@@ -107,30 +99,10 @@ class PairTrainer:
         }
         self.sampler = ProblemSampler(train, config.problems_per_step, seed=config.seed)
         self.players = players_of(config)
-        self.learners: dict[AgentID, Learner] = {
-            agent: self._make_learner(agent) for agent in self._trained
-        }
+        self.learners = make_learners(config, self.players)
         self.history: list[dict[str, float]] = []
         """Metrics of the steps so far."""
         self.step = 0
-
-    @property
-    def _trained(self) -> dict[AgentID, tuple[AgentID, ...]]:
-        """Who has a learner -> the seats that it learns from."""
-        if self.config.regime == "self":
-            return {AGENTS[0]: AGENTS}
-        return {agent: (agent,) for agent in AGENTS}
-
-    def _make_learner(self, agent: AgentID) -> Learner:
-        config = self.config
-        horizon = Horizon(
-            total_steps=config.steps,
-            temperature=config.sampling.temperature,
-            max_new_tokens=config.sampling.max_new_tokens,
-            seed=stream_seed(config.seed, agent),
-        )
-        name = config.learner_names[AGENTS.index(agent)]
-        return make_learner(name, self.players[agent].policy, config.learner_configs, horizon)
 
     def train(self, monitor: Monitor | None = None) -> Evaluation:
         """Run the steps that remain; returns the evaluation on the test problems.
@@ -171,7 +143,14 @@ class PairTrainer:
             FloatingPointError: Logits, a loss or a gradient are not finite (pitfall 39).
         """
         try:
-            metrics, rollout = self._play_and_update()
+            metrics, rollout = play_and_update(
+                self.config,
+                self.envs["train"],
+                self.players,
+                self.learners,
+                self.sampler,
+                self.step,
+            )
         except FloatingPointError as error:
             saved = self.folder.checkpoints()
             where = f"the last good checkpoint is {saved[-1]}" if saved else "no checkpoint yet"
@@ -183,60 +162,6 @@ class PairTrainer:
         self.folder.append(METRICS, metrics)
         self.history.append(metrics)
         self._store_transcripts(rollout)
-        return metrics
-
-    def _play_and_update(self) -> tuple[dict[str, float], Rollout]:
-        started = time.perf_counter()
-        rollout, refill = refilled(
-            self._play(self.sampler.next_batch(), 0),
-            self.config.refill_rounds,
-            self.sampler.next_batch,
-            self._play,
-        )
-        played = time.perf_counter()
-        metrics = rollout_metrics(rollout) | refill | self._update(rollout)
-        now = time.perf_counter()
-        metrics |= {
-            "seconds/rollout": played - started,
-            "seconds/update": now - played,
-            "seconds/step": now - started,
-        }
-        return metrics, rollout
-
-    def _play(self, problems: Sequence[Problem], refill_round: int) -> Rollout:
-        """Play the matches of some problems in this step."""
-        config = self.config
-        plan = plan_step(
-            [problem.id for problem in problems],
-            self.step,
-            samples=config.samples,
-            rotation=config.rotation,
-            regime=config.regime,
-            shared_draft=config.shared_draft,
-        )
-        key = (config.seed, "rollout", self.step, *([refill_round] if refill_round else []))
-        return play(self.envs["train"], self.players, plan, step=self.step, seed=stream_seed(*key))
-
-    def _update(self, rollout: Rollout) -> dict[str, float]:
-        """Train every agent that is due on what it sampled."""
-        due = [
-            agent
-            for agent in self.learners
-            if trains(AGENTS.index(agent), self.step, self.config.alternate_every)
-        ]
-        policies = {agent: self.players[agent].policy for agent in due}
-        before = {agent: policy.fingerprint() for agent, policy in policies.items()}
-        jobs = []
-        for agent, learner in self.learners.items():
-            seats = self._trained[agent] if agent in due else ()
-            jobs.append(partial(learner.update, [t for seat in seats for t in rollout.of(seat)]))
-        apart = are_independent(*(self.players[agent].policy for agent in AGENTS))
-        metrics: dict[str, float] = {}
-        for agent, update in zip(self.learners, run_jobs(jobs, side_by_side=apart), strict=True):
-            metrics |= {f"{agent}/{key}": value for key, value in update.items()}
-        for agent, policy in policies.items():
-            moved = not torch.equal(before[agent], policy.fingerprint())
-            metrics[f"{agent}/moved"] = float(moved)
         return metrics
 
     def _new_alarms(self) -> list[str]:

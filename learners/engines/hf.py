@@ -196,7 +196,7 @@ class _Decoder:
         return output.logits[:, -1].float()
 
 
-def _shared_length(prompts: Sequence[Sequence[int]]) -> int:
+def _shared_length(prompts: Sequence[tuple[int, ...]]) -> int:
     """Tokens that several prompts have in common at their start, the last of each left out.
 
     0 for a single prompt, or where it is too little to pay.
