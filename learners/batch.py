@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from learners.prefix import shared_length
 from learners.trajectory import Trajectory
 
 
@@ -29,6 +30,8 @@ class Batch:
     """(B, C); 1 for sampled tokens, the stop token included."""
     sampler_logprobs: Tensor
     """(B, C); 0 at padding."""
+    shared_prefix: int = 0
+    """Tokens that all prompts of the batch begin with (see `prefix.shared_length`)."""
 
     @property
     def completion_ids(self) -> Tensor:
@@ -71,6 +74,7 @@ def collate(
         position_ids=(attention_mask.cumsum(1) - 1).clamp(min=0).to(device),
         completion_mask=attention_mask[:, prompt:].to(device),
         sampler_logprobs=logprobs.to(device),
+        shared_prefix=shared_length([t.prompt_ids for t in trajectories]),
     )
 
 

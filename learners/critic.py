@@ -68,7 +68,7 @@ class Critic:
         self._adapter: str | None = None
         model: nn.Module = policy.model
         if config.kind == "own" and policy.adapter is not None:
-            # Not a name that contains the policy's: peft finds an adapter's weights by substring.
+            # Not a name that contains the policy's: older versions of peft match by substring.
             self._adapter = "critic" + policy.adapter.removeprefix("agent")
             add_adapter(policy.model, self._adapter, like=policy.adapter, seed=horizon.seed)
         elif config.kind == "own":

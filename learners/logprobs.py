@@ -6,27 +6,70 @@ model's dtype; what float32 needs on top exists for a few rows at a time, forwar
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from transformers import DynamicCache, PretrainedConfig
 
 from learners.batch import Batch
+from learners.prefix import attends_to_all
 
 CHUNK_LOGITS = 2**24
 """Logits that are turned into log-probs at once: 64 MiB in float32."""
 
 
 def completion_logits(model: nn.Module, batch: Batch) -> Tensor:
-    """Logits that predict each completion token, (B, C, V); nothing is computed for the prompt."""
+    """Logits that predict each completion token, (B, C, V); nothing is computed for the prompt.
+
+    What all prompts begin with runs once, with its gradient, where the model allows it.
+    """
     width = batch.completion_mask.shape[1]
-    output = model(
-        input_ids=batch.input_ids,
-        attention_mask=batch.attention_mask,
-        position_ids=batch.position_ids,
-        use_cache=False,
-        logits_to_keep=width + 1,
-    )
+    inputs = {
+        "input_ids": batch.input_ids,
+        "attention_mask": batch.attention_mask,
+        "position_ids": batch.position_ids,
+        "use_cache": False,
+    }
+    if batch.shared_prefix and _may_share(model):
+        inputs = _behind_shared_prefix(model, batch)
+    output = model(**inputs, logits_to_keep=width + 1)
     return output.logits[:, -(width + 1) : -1]  # position t predicts token t + 1
+
+
+def _may_share(model: nn.Module) -> bool:
+    """Caches and the recomputation of activations exclude each other in `transformers`."""
+    recomputes = model.training and getattr(model, "is_gradient_checkpointing", False)
+    return attends_to_all(cast(PretrainedConfig, model.config)) and not recomputes
+
+
+def _behind_shared_prefix(model: nn.Module, batch: Batch) -> dict[str, Any]:
+    """Run the common beginning once; the model's inputs for what follows it in each row.
+
+    Rows are padded on the left, so the columns behind the prefix of the longest row hold the ends
+    of the prefix of shorter ones: these are masked.
+    """
+    shared, rows = batch.shared_prefix, len(batch.input_ids)
+    padding = (1 - batch.attention_mask).cumprod(1).sum(1)  # (B,) columns before the first token
+    start = int(padding[0])
+    cache = DynamicCache(config=model.config)
+    model(
+        input_ids=batch.input_ids[:1, start : start + shared],
+        past_key_values=cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    cache.batch_repeat_interleave(rows)
+    columns = torch.arange(batch.input_ids.shape[1] - shared, device=padding.device)
+    rest = batch.attention_mask[:, shared:] * (columns[None] >= padding[:, None])
+    return {
+        "input_ids": batch.input_ids[:, shared:],
+        "attention_mask": torch.cat([rest.new_ones(rows, shared), rest], dim=1),
+        "position_ids": batch.position_ids[:, shared:],
+        "past_key_values": cache,
+        "use_cache": True,
+    }
 
 
 def completion_logprobs(

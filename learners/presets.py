@@ -41,10 +41,10 @@ SMOLLM2 = PairConfig(
     task="arithmetic-easy",
     models=("smollm2-135m", "smollm2-135m"),
     lora=LoRA(rank=16, alpha=32),
-    steps=20,
-    problems_per_step=2,
+    steps=24,
+    problems_per_step=4,
     samples=4,
-    sampling=Sampling(max_new_tokens=32, temperature=1.0),
+    sampling=Sampling(max_new_tokens=48, temperature=1.0),
     update=UpdateConfig(
         optim=OptimConfig(learning_rate=3e-4, schedule="constant_with_warmup"),
         microbatch_tokens=2_048,

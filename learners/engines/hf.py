@@ -15,13 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import DynamicCache, PretrainedConfig
+from transformers import DynamicCache
 
 from learners.engines.records import Completion, Sampling
 from learners.policy import Policy
-
-MIN_SHARED = 16
-"""Fewest common tokens that are worth a pass of their own."""
+from learners.prefix import attends_to_all, shared_length
 
 
 @dataclass(frozen=True)
@@ -150,12 +148,11 @@ class _Decoder:
     def _prefill(self) -> tuple[Tensor, DynamicCache, Tensor, Tensor]:
         """Run each distinct prompt once, left-padded, and expand to one row per request.
 
-        What all prompts begin with runs once for all of them, where every layer attends to every
-        token; elsewhere the padding between it and the rest would shift a window or a state.
+        What all prompts begin with runs once for all of them, where the model allows it.
         """
         distinct = list(dict.fromkeys(tuple(prompt) for prompt in self.prompts))
         cache = DynamicCache(config=self.model.config)
-        shared = _shared_length(distinct) if _attends_to_all(self.model.config) else 0
+        shared = shared_length(distinct) if attends_to_all(self.model.config) else 0
         if shared:
             self._prefill_shared(distinct[0][:shared], len(distinct), cache)
         width = max(len(prompt) for prompt in distinct) - shared
@@ -194,30 +191,6 @@ class _Decoder:
             logits_to_keep=1,
         )
         return output.logits[:, -1].float()
-
-
-def _shared_length(prompts: Sequence[tuple[int, ...]]) -> int:
-    """Tokens that several prompts have in common at their start, the last of each left out.
-
-    0 for a single prompt, or where it is too little to pay.
-    """
-    if len(prompts) < 2:
-        return 0
-    first, last = min(prompts), max(prompts)  # all others lie between them
-    length = next(
-        (i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first)
-    )
-    length = min(length, min(map(len, prompts)) - 1)
-    return length if length >= MIN_SHARED else 0
-
-
-def _attends_to_all(config: PretrainedConfig) -> bool:
-    """Whether every layer is full attention: no sliding window, no recurrent state."""
-    text = config.get_text_config()
-    kinds = getattr(text, "layer_types", None)
-    if kinds is None:
-        return getattr(text, "sliding_window", None) is None
-    return all(kind == "full_attention" for kind in kinds)
 
 
 def sample_tokens(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
