@@ -124,6 +124,9 @@ class vector_env:
             self._game.deal(problem_id=problem_id, seating=seat)
             for problem_id, seat in zip(ids, seatings, strict=True)
         ]
+        for live, lender in zip(self._live, lenders, strict=True):
+            if self._live[lender].match.drafters != live.match.drafters:
+                raise ValueError("draft_of must name matches in which the same agents draft")
         return self._observations(), self._infos()
 
     def step(

@@ -18,7 +18,7 @@ from agon_env.rules import Match
 from agon_env.tasks import find_task
 from agon_env.types import AGENTS, AgentID, Problem, rival_of
 from learners.config import PairConfig
-from learners.engines import HFEngine
+from learners.engines import Engine, HFEngine, VLLMEngine
 from learners.evaluate import Evaluation
 from learners.policy import policy_pair, single_policy
 from learners.rollout import Player
@@ -119,9 +119,21 @@ def players_of(config: PairConfig) -> dict[AgentID, Player]:
     else:
         policies = policy_pair(config.models, noise=config.adapter_noise, **settings)
     return {
-        agent: Player(policy, HFEngine(), config.sampling)
-        for agent, policy in zip(AGENTS, policies, strict=True)
+        agent: Player(policy, engine, config.sampling)
+        for agent, policy, engine in zip(AGENTS, policies, _engines_of(config), strict=True)
     }
+
+
+def _engines_of(config: PairConfig) -> tuple[Engine, Engine]:
+    """The engines of both agents; one vLLM serves both where they have the same base."""
+    if config.engine == "hf":
+        return HFEngine(), HFEngine()
+    rank = config.lora.rank if config.lora else 0
+    first, second = config.models
+    engine = VLLMEngine(first, config.vllm, lora_rank=rank, dtype=config.dtype)
+    if first == second:
+        return engine, engine
+    return engine, VLLMEngine(second, config.vllm, lora_rank=rank, dtype=config.dtype)
 
 
 def chosen_drafter(folder: RunFolder, step: int) -> AgentID:

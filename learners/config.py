@@ -10,6 +10,7 @@ from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hin
 from agon_env.rewards import reward_scheme
 from learners.checks import check_fields
 from learners.engines.records import Sampling
+from learners.engines.vllm import VLLMConfig
 from learners.grpo import GRPOConfig
 from learners.learner import LearnerConfigs, LearnerName
 from learners.policy import LoRA
@@ -65,6 +66,10 @@ class PairConfig:
     """Use this many training problems; None: the task's default."""
     sampling: Sampling = field(default_factory=Sampling)
     """How both agents sample, in training and in evaluation."""
+    engine: Literal["hf", "vllm"] = "hf"
+    """What generates: the training model itself, or vLLM in this process."""
+    vllm: VLLMConfig = field(default_factory=VLLMConfig)
+    """Options of vLLM."""
     learner: tuple[LearnerName, ...] = ("grpo",)
     """The learner of both agents, or one for each: grpo, rloo, reinforce or ppo."""
     update: UpdateConfig = field(default_factory=UpdateConfig)

@@ -41,8 +41,8 @@ SMOLLM2 = PairConfig(
     task="arithmetic-easy",
     models=("smollm2-135m", "smollm2-135m"),
     lora=LoRA(rank=16, alpha=32),
-    steps=24,
-    problems_per_step=4,
+    steps=20,
+    problems_per_step=2,
     samples=4,
     sampling=Sampling(max_new_tokens=48, temperature=1.0),
     update=UpdateConfig(
@@ -50,7 +50,7 @@ SMOLLM2 = PairConfig(
         microbatch_tokens=2_048,
     ),
     eval_every=0,
-    validation_problems=8,
+    validation_problems=4,
     test_problems=48,
     checkpoint_every=2,
 )

@@ -13,7 +13,7 @@ from functools import partial
 from agon_env.types import AGENTS, AgentID, Episode, Outcome, Role
 from agon_env.vector import vector_env
 from learners.concurrency import are_independent, run_jobs
-from learners.engines import Completion, Engine, Sampling
+from learners.engines import Completion, Engine, Sampling, VLLMEngine
 from learners.policy import Policy, Prompt
 from learners.schedule import Plan
 from learners.seeds import stream_seed
@@ -81,7 +81,9 @@ def play(
         }
     )
     sampled: dict[tuple[int, AgentID, Role], tuple[Prompt, Completion]] = {}
-    apart = are_independent(*(players[agent].policy for agent in AGENTS))
+    apart = are_independent(*(players[agent].policy for agent in AGENTS)) and not any(
+        isinstance(players[agent].engine, VLLMEngine) for agent in AGENTS
+    )  # vLLM's engines are driven by one thread
     for number in range(2):  # drafts, then solutions
         rows_of = {a: [i for i, info in enumerate(infos[a]) if info["acts"]] for a in AGENTS}
         acting = [agent for agent in AGENTS if rows_of[agent]]

