@@ -13,12 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from agon_env.types import Problem, Role, Verdict
 
 Parts: TypeAlias = dict[str, float]
-RewardName = Literal["agon", "cooperative", "margin"]
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ SCHEMES: Mapping[str, RewardScheme] = {
     "agon-brevity": RewardScheme(brevity=0.5),
     "both-paid": RewardScheme(drafter_conversion=1.0),
 }
-"""The paper's reward, its two ablations, its brevity tie-break, and the bonus paid in both seats."""
+"""The paper's reward, its two ablations, its brevity tie-break, and the bonus in both seats."""
 
 Reward: TypeAlias = Callable[[Play], Parts | None]
 RewardFunction: TypeAlias = Callable[[Play], float | Mapping[str, float] | None]

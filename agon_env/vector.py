@@ -112,21 +112,22 @@ class vector_env:
                 f"problem_id and seating must have one entry per match, "
                 f"got {len(ids)} problems and {len(seatings)} seatings"
             )
-        lenders = list(options.get("draft_of") or range(len(ids)))
+        wanted = options.get("draft_of")
+        lenders = list(range(len(ids)) if wanted is None else wanted)
         if len(lenders) != len(ids) or not all(0 <= i < len(ids) for i in lenders):
             raise ValueError(
                 f"draft_of must hold one index from 0 to {len(ids) - 1} per match, got {lenders}"
             )
-        self._lenders = lenders
         if seed is not None:
             self._game.dealer.reseed(seed)
-        self._live = [
+        dealt = [
             self._game.deal(problem_id=problem_id, seating=seat)
             for problem_id, seat in zip(ids, seatings, strict=True)
         ]
-        for live, lender in zip(self._live, lenders, strict=True):
-            if self._live[lender].match.drafters != live.match.drafters:
+        for live, lender in zip(dealt, lenders, strict=True):
+            if dealt[lender].match.drafters != live.match.drafters:
                 raise ValueError("draft_of must name matches in which the same agents draft")
+        self._live, self._lenders = dealt, lenders
         return self._observations(), self._infos()
 
     def step(

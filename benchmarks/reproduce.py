@@ -51,7 +51,9 @@ def main(args: Args) -> str | None:
     console, scale = Console(), SCALES[args.scale]
     out = args.out or Path("runs/reproduce") / args.scale
     methods = [method(key) for key in args.methods or scale.methods]
-    seeds = range(args.seeds or scale.seeds)
+    seeds = range(scale.seeds if args.seeds is None else args.seeds)
+    if not seeds:
+        raise ValueError(f"seeds must be at least 1, got {args.seeds}")
     runs = list(dict.fromkeys(m.run for m in methods))
     jobs = [(run, seed) for seed in seeds for run in runs]
     records = {}

@@ -63,7 +63,9 @@ def start(args: Args, console: Console) -> PairTrainer:
         return trainer
     config = args.pair
     if config.models == (WARM_UP, WARM_UP):
-        config = replace(config, models=warm_models(config.seed, args.run.parent / "warm_up"))
+        first, second = warm_models(config.seed, args.run.parent / "warm_up")
+        one = config.regime == "self"
+        config = replace(config, models=(first, first if one else second))
     return PairTrainer(config, args.run)
 
 
@@ -105,5 +107,5 @@ if __name__ == "__main__":
             main(chosen)
         except KeyboardInterrupt:
             sys.exit(f"\nstopped; continue with: python {sys.argv[0]} --run {chosen.run} --resume")
-    except (ValueError, OSError, FloatingPointError) as error:
+    except (ValueError, OSError, ImportError, FloatingPointError) as error:
         sys.exit(f"error: {error}")

@@ -53,6 +53,7 @@ def adapted(model: PreTrainedModel, lora: LoRA, names: Iterable[str], seed: int)
         result = get_peft_model(model, config, adapter_name=first)
         for name in others:
             result.add_adapter(name, _peft_config(model, lora))
+    result.eval()
     return result  # pyright: ignore[reportReturnType]
 
 

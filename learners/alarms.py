@@ -12,6 +12,8 @@ from agon_env.types import AGENTS, ROLES, rival_of
 
 WINDOW = 10
 """Steps that are averaged."""
+LEAST_SOLVED = 0.1
+"""Solve rate below which nobody is said to win: a few lucky answers on problems too hard."""
 
 History = Sequence[dict[str, float]]
 
@@ -63,7 +65,9 @@ def _collapse(history: History) -> Iterator[tuple[str, str]]:
     for loser in AGENTS:
         own = _both(history, f"{loser}/solve_rate")
         rival = _both(history, f"{rival_of(loser)}/solve_rate")
-        if own and rival and own[1] < 0.2 * rival[1] and own[0] >= 0.5 * rival[0]:
+        if not own or not rival or rival[1] < LEAST_SOLVED:
+            continue
+        if own[1] < 0.2 * rival[1] and own[0] >= 0.5 * rival[0]:
             yield (
                 f"collapse/{loser}/one_seat",
                 f"{loser} is right in {100 * own[1]:.0f}% of its replies, its rival in "

@@ -109,10 +109,22 @@ class Pair:
 
 
 def players_of(config: PairConfig) -> dict[AgentID, Player]:
-    """The two players that a config describes, untrained."""
+    """The two players that a config describes, untrained.
+
+    Raises:
+        ValueError: The device is not there, or a model cannot be loaded.
+    """
     device = config.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # unknown name, or no such hardware
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"device {device!r} cannot be used here: {reason} | choose auto, cpu, or cuda where "
+            "there is a GPU"
+        ) from error
     settings = {"lora": config.lora, "seed": config.seed, "dtype": config.dtype, "device": device}
     if config.regime == "self":
         policies = (single_policy(config.models[0], **settings),) * 2
@@ -155,7 +167,10 @@ def chosen_drafter(folder: RunFolder, step: int) -> AgentID:
 
 
 def best_step(folder: RunFolder) -> int | None:
-    """The step with the best cascade on validation, the earliest of equals; None without any."""
+    """The step with the best cascade on validation, the earliest of equals; None without any.
+
+    The untrained pair has no checkpoint: it counts only where nothing was trained.
+    """
     results = {
         line["step"]: Evaluation.from_dict(line["evaluation"])
         for line in folder.lines(EVALUATIONS)
@@ -163,6 +178,8 @@ def best_step(folder: RunFolder) -> int | None:
     }
     if not results:
         return None
+    if len(results) > 1:
+        results.pop(0, None)
     return max(results, key=lambda s: (_share_right(results[s]), -s))
 
 

@@ -14,10 +14,10 @@ from learners.engines.vllm import VLLMConfig
 from learners.grpo import GRPOConfig
 from learners.learner import LearnerConfigs, LearnerName
 from learners.policy import LoRA
-from learners.policy_gradient import UpdateConfig
 from learners.ppo import PPOConfig
 from learners.reinforce import ReinforceConfig
 from learners.schedule import Regime, Rotation
+from learners.update_config import UpdateConfig
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class PairConfig:
     device: str = "auto"
     """"auto": CUDA where there is one, else the CPU."""
     reward: str = "agon"
-    """Reward scheme: agon, cooperative or margin."""
+    """Reward scheme: agon, cooperative, margin, agon-brevity or both-paid (`agon_env.rewards`)."""
     reveal: Literal["summary", "full", "none"] = "summary"
     """What of a draft the solver sees."""
     regime: Regime = "pair"
@@ -104,6 +104,7 @@ class PairConfig:
         if len(self.models) != 2:
             raise ValueError(f"models must name two models, got {list(self.models)}")
         self._check_game()
+        self._check_engine()
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
@@ -114,15 +115,16 @@ class PairConfig:
 
     def _check_game(self) -> None:
         """What rotation, regime, samples and learners ask of each other."""
-        if self.samples < 2:
+        least = 2 if {"grpo", "rloo"} & set(self.learner) else 1
+        if self.samples < least:
             raise ValueError(
-                f"samples (N) must be at least 2, got {self.samples}: GRPO compares the "
+                f"samples (N) must be at least {least}, got {self.samples}: GRPO compares the "
                 "completions of one problem with each other"
             )
-        if self.rotation == "episode" and self.samples < 4:
+        if self.rotation == "episode" and self.samples < 2 * least:
             raise ValueError(
-                f'rotation "episode" halves the groups: samples (N) must be at least 4, got '
-                f"{self.samples}"
+                f'rotation "episode" halves the groups: samples (N) must be at least {2 * least}, '
+                f"got {self.samples}"
             )
         if self.regime == "self" and self.models[0] != self.models[1]:
             raise ValueError(
@@ -132,6 +134,26 @@ class PairConfig:
         if len(self.learner) not in (1, 2) or not set(self.learner) <= set(names):
             raise ValueError(
                 f"learner must be one or two of {list(names)}, got {list(self.learner)}"
+            )
+        if "ppo" in self.learner and self.update.loss_type == "gspo":
+            raise ValueError(
+                'PPO has an advantage per token and "gspo" a term per completion; choose another '
+                "update.loss_type"
+            )
+        if self.regime == "self" and self.learner[0] != self.learner[-1]:
+            raise ValueError(
+                f'in the regime "self" one learner trains the one model, got {list(self.learner)}; '
+                "name one"
+            )
+
+    def _check_engine(self) -> None:
+        """vLLM's log-probs are those after top-p and top-k (pitfall 11)."""
+        filtered = self.sampling.top_p < 1 or self.sampling.top_k > 0
+        exact = self.update.importance == "sequence" or self.update.old_logprobs == "sampler"
+        if self.engine == "vllm" and filtered and exact:
+            raise ValueError(
+                "vLLM with top-p or top-k reports log-probs after the filter: choose "
+                'update.importance "token" or "off", and update.old_logprobs "trainer"'
             )
 
     @property
@@ -166,6 +188,7 @@ _LEAST = {
     "adapter_noise": 0,
     "alternate_every": 0,
     "refill_rounds": 0,
+    "seed": 0,
 }
 
 

@@ -25,8 +25,9 @@ from learners.checks import check_fields
 from learners.losses import value_loss
 from learners.optim import Optim, OptimConfig
 from learners.policy import Policy
-from learners.policy_gradient import Horizon, UpdateConfig, minibatches, pad_rows
+from learners.policy_gradient import minibatches, pad_rows
 from learners.trajectory import Trajectory
+from learners.update_config import Horizon, UpdateConfig
 
 
 @dataclass(frozen=True)
@@ -109,10 +110,12 @@ class Critic:
         """
         totals = {"loss": 0.0, "clipped": 0.0, "tokens": 0.0, "grad_norm": 0.0}
         with self._selected():
+            self._model.train(self.config.kind == "own")  # activations are recomputed in this mode
             for epoch in range(self.passes.epochs):
                 key = (self.horizon.seed, "critic", self.updates, epoch)
                 for chosen in minibatches(len(trajectories), self.passes.minibatches, key):
                     self._optimizer_step(chosen, trajectories, returns, old_values, totals)
+            self._model.eval()
         self.updates += 1
         steps, tokens = self.passes.optimizer_steps, max(totals["tokens"], 1)
         return {

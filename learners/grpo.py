@@ -9,8 +9,9 @@ from typing import Any, Literal
 from learners.advantages import ScaleRewards, constant_groups, group_advantages
 from learners.checks import check_fields
 from learners.policy import Policy
-from learners.policy_gradient import Horizon, PolicyGradient, UpdateConfig, group_index, scored
+from learners.policy_gradient import PolicyGradient, group_index, scored
 from learners.trajectory import Trajectory
+from learners.update_config import Horizon, UpdateConfig
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any, Literal, Protocol
 
 from learners.grpo import GRPO, GRPOConfig
 from learners.policy import Policy
-from learners.policy_gradient import Horizon, UpdateConfig
 from learners.ppo import PPO, PPOConfig
 from learners.reinforce import Reinforce, ReinforceConfig
 from learners.rloo import RLOO
 from learners.trajectory import Trajectory
+from learners.update_config import Horizon, UpdateConfig
 
 LearnerName = Literal["grpo", "rloo", "reinforce", "ppo"]
 

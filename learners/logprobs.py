@@ -1,7 +1,8 @@
 """A model and a batch -> log-probs of the completion tokens, temperature applied.
 
 The logits of a batch are the largest tensor of training (B * C * V). They are held once, in the
-model's dtype; what float32 needs on top exists for a few rows at a time, forwards and backwards.
+model's dtype; what float32 needs on top exists for `CHUNK_LOGITS` of them at a time, forwards and
+backwards.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _behind_shared_prefix(model: nn.Module, batch: Batch) -> dict[str, Any]:
     shared, rows = batch.shared_prefix, len(batch.input_ids)
     padding = (1 - batch.attention_mask).cumprod(1).sum(1)  # (B,) columns before the first token
     start = int(padding[0])
-    cache = DynamicCache(config=model.config)
+    cache = DynamicCache(config=cast(PretrainedConfig, model.config))
     model(
         input_ids=batch.input_ids[:1, start : start + shared],
         past_key_values=cache,
@@ -85,12 +86,16 @@ def completion_logprobs(
     Returns:
         (B, C) float32 log-probs with gradient and (B, C) entropies in nats without.
     """
-    logits = completion_logits(model, batch)
-    rows = max(1, CHUNK_LOGITS // logits[0].numel())
-    if rows >= len(logits):
-        return _logprobs_of(logits, batch.completion_ids, temperature)
-    chunks = zip(logits.split(rows), batch.completion_ids.split(rows), strict=True)
-    parts = [checkpoint(_logprobs_of, *c, temperature, use_reentrant=False) for c in chunks]
+    logits, ids = completion_logits(model, batch), batch.completion_ids
+    positions = max(1, CHUNK_LOGITS // logits.shape[2])
+    if positions >= ids.numel():
+        return _logprobs_of(logits, ids, temperature)
+    rows = max(1, positions // ids.shape[1])  # whole rows, or pieces of one that is longer
+    parts = []
+    for some, wanted in zip(logits.split(rows), ids.split(rows), strict=True):
+        pieces = zip(some.split(positions, dim=1), wanted.split(positions, dim=1), strict=True)
+        found = [checkpoint(_logprobs_of, *p, temperature, use_reentrant=False) for p in pieces]
+        parts.append([torch.cat(part, dim=1) for part in zip(*found, strict=True)])
     logprobs, entropies = zip(*parts, strict=True)
     return torch.cat(logprobs), torch.cat(entropies)
 

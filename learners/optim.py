@@ -41,6 +41,8 @@ class OptimConfig:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
         if not 0 <= self.warmup_ratio <= 1:
             raise ValueError(f"warmup_ratio must be in [0, 1], got {self.warmup_ratio}")
+        if not self.max_grad_norm > 0:
+            raise ValueError(f"max_grad_norm must be above 0, got {self.max_grad_norm}")
 
 
 class Optim:
@@ -49,8 +51,18 @@ class Optim:
     def __init__(
         self, parameters: Iterable[nn.Parameter], config: OptimConfig, total_updates: int
     ) -> None:
+        """Prepare AdamW.
+
+        Raises:
+            ValueError: The weights are float16 and there are no master weights.
+        """
         self.parameters = list(parameters)
         self.config = config
+        if not config.master_weights and any(p.dtype == torch.float16 for p in self.parameters):
+            raise ValueError(
+                "AdamW divides by zero in float16: train float16 weights with master_weights=True, "
+                "or use bfloat16, float32 or LoRA adapters"
+            )
         self.masters = (
             [p.detach().float().clone() for p in self.parameters] if config.master_weights else None
         )

@@ -10,110 +10,28 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from learners.batch import Batch, collate, microbatches
-from learners.checks import check_fields
 from learners.logprobs import completion_logprobs
 from learners.losses import (
-    BeyondCap,
-    Importance,
-    LossType,
     Normaliser,
     importance_weights,
     policy_loss,
     reduce_tokens,
     reference_kl,
 )
-from learners.optim import Optim, OptimConfig
+from learners.optim import Optim
 from learners.policy import Policy
 from learners.reference import Reference
 from learners.seeds import stream_seed
 from learners.trajectory import Trajectory
-
-
-@dataclass(frozen=True)
-class UpdateConfig:
-    """Options that every learner shares."""
-
-    optim: OptimConfig = field(default_factory=OptimConfig)
-    """Optimizer and schedule."""
-    loss_type: LossType = "dapo"
-    """Aggregation and ratio: see `losses.policy_loss`."""
-    clip_low: float = 0.2
-    """Lower clip distance of the ratio."""
-    clip_high: float = 0.2
-    """Upper clip distance of the ratio."""
-    beta: float = 0.0
-    """Weight of the KL to the reference (the base without adapter, or a frozen copy); 0: none."""
-    epochs: int = 1
-    """Passes over the step's trajectories."""
-    minibatches: int = 1
-    """Optimizer steps per pass."""
-    old_logprobs: Literal["trainer", "sampler"] = "trainer"
-    """What the ratio refers to when one rollout feeds several optimizer steps: the trainer's own
-    log-probs (a forward pass more), or the engine's (exact for the embedded engine)."""
-    microbatch_tokens: int = 16_384
-    """Padded tokens per forward pass; bounds the memory, does not change the loss."""
-    importance: Importance = "token"
-    """Correct the engine's log-probs by trainer / sampler weights per token, by one weight per
-    completion, or not at all ("off")."""
-    importance_cap: float = 3.0
-    """Bound of such a weight."""
-    beyond_cap: BeyondCap = "truncate"
-    """What becomes of a weight above the cap: it is set to the cap, or to 0 ("mask")."""
-    truncated: Literal["keep", "mask", "penalise"] = "keep"
-    """Completions cut by the length limit train like others ("keep"), give no gradient ("mask":
-    they still count in baselines and in the loss denominator), or lose `truncation_penalty` of
-    their reward ("penalise")."""
-    truncation_penalty: float = 0.5
-    """What `truncated="penalise"` takes from the reward."""
-    gradient_checkpointing: bool = False
-    """True: recompute activations in the backward pass; less memory, about a third more time."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        for name in ("epochs", "minibatches", "microbatch_tokens"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("clip_low", "clip_high", "beta", "truncation_penalty"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        if not self.importance_cap > 0:
-            raise ValueError(
-                f"importance_cap must be above 0, got {self.importance_cap}; "
-                'importance="off" turns the correction off'
-            )
-
-    @property
-    def optimizer_steps(self) -> int:
-        """Optimizer steps per update."""
-        return self.epochs * self.minibatches
-
-
-@dataclass(frozen=True)
-class Horizon:
-    """What a learner must know of the run that it is part of."""
-
-    total_steps: int
-    """Updates in the run; sets the schedule's length."""
-    temperature: float
-    """Of the sampling; greedy sampling cannot be trained on."""
-    max_new_tokens: int
-    """Length limit of a completion, the denominator of "dr_grpo"."""
-    seed: int = 0
-    """Seeds the minibatch shuffles and new weights."""
-
-    def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise ValueError(
-                f"training needs a sampling temperature above 0, got {self.temperature}"
-            )
+from learners.update_config import Horizon, UpdateConfig
 
 
 class PolicyGradient:
@@ -265,6 +183,7 @@ class PolicyGradient:
     ) -> Tensor:
         config, mask = self.config, batch.completion_mask
         logprobs, entropy = self._logprobs(batch)
+        self._note_mismatch(batch, logprobs.detach(), old, totals)
         old = logprobs.detach() if old is None else old
         weights = None
         if config.importance != "off":
@@ -287,18 +206,34 @@ class PolicyGradient:
             clip_high=config.clip_high,
             weights=weights,
         )
-        mismatch = ((old - batch.sampler_logprobs).abs() * mask).sum()
         totals["tokens"] += mask.sum().item()
         totals["clipped"] += result.clipped.item()
         totals["approx_kl"] += result.kl.item()
         totals["entropy"] += (entropy * mask).sum().item()
-        totals["sampler_mismatch"] += mismatch.item()
         if config.beta == 0:
             return result.loss
         assert self.reference is not None
-        kl = reference_kl(logprobs, self.reference.logprobs(batch), result.ratio)
+        reference = torch.where(mask > 0, self.reference.logprobs(batch), logprobs.detach())
+        kl = reference_kl(logprobs, reference, result.ratio)  # 0 at padding, never inf (pitfall 6)
         totals["reference_kl"] += (kl.detach() * mask).sum().item()
         return result.loss + config.beta * reduce_tokens(kl, mask, normaliser, config.loss_type)
+
+    def _note_mismatch(
+        self,
+        batch: Batch,
+        logprobs: Tensor,
+        old: Tensor | None,
+        totals: defaultdict[str, float],
+    ) -> None:
+        """Trainer against engine, where the trainer's log-probs under the rollout's weights are
+        known: always, or with `old_logprobs="sampler"` in the first optimizer step alone."""
+        if old is None or self.config.old_logprobs == "sampler":
+            old = logprobs
+            if totals["steps"] > 0:
+                return
+        mask = batch.completion_mask
+        totals["sampler_mismatch"] += ((old - batch.sampler_logprobs).abs() * mask).sum().item()
+        totals["compared"] += mask.sum().item()
 
 
 @dataclass(frozen=True)
@@ -366,7 +301,9 @@ def _averages(totals: defaultdict[str, float]) -> dict[str, float]:
         "clipped": "clipfrac",
         "approx_kl": "approx_kl",
         "entropy": "entropy",
-        "sampler_mismatch": "sampler_mismatch",
         "reference_kl": "reference_kl",
     }
-    return per_step | {names[k]: totals[k] / tokens for k in names if k in totals}
+    per_token = {names[k]: totals[k] / tokens for k in names if k in totals}
+    if totals["compared"]:
+        per_token["sampler_mismatch"] = totals["sampler_mismatch"] / totals["compared"]
+    return per_step | per_token

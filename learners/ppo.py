@@ -17,8 +17,9 @@ from learners.advantages import gae, whiten
 from learners.checks import check_fields
 from learners.critic import Critic, CriticConfig
 from learners.policy import Policy
-from learners.policy_gradient import Horizon, PolicyGradient, UpdateConfig, scored
+from learners.policy_gradient import PolicyGradient, scored
 from learners.trajectory import Trajectory
+from learners.update_config import Horizon, UpdateConfig
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """The set-ups that examples and benchmarks share, as configs.
 
 `TINY` trains two small architectures on the CPU in minutes, `SMOLLM2` a real pretrained LLM with
-two
-adapters, `PAPER` is the set-up of arXiv 2607.07690 for one GPU.
+two adapters, `PAPER` is the set-up of arXiv 2607.07690 for one GPU.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from learners.config import PairConfig
 from learners.engines import Sampling
 from learners.optim import OptimConfig
 from learners.policy import LoRA
-from learners.policy_gradient import UpdateConfig
+from learners.update_config import UpdateConfig
 
 WARM_UP = "warm-up"
 """Stands for the two tiny models of `warm_models.py`."""

@@ -48,12 +48,13 @@ def refilled(
         play: Plays problems; the number of the round, from 1, keys its random stream.
 
     Returns:
-        The rollout, and `dead_problems` (share of the problems first drawn) and `refill_rounds`.
+        The rollout, and `dead_problems` (share of the problems first drawn), `refill_rounds` and
+        `discarded_replies`. All other metrics of the step are over what is returned.
     """
     dead = dead_problems(rollout)
     problems = {episode.problem.id for episode in rollout.episodes}
     metrics = {"dead_problems": len(dead) / len(problems)}
-    played = 0
+    played = discarded = 0
     while dead and played < rounds:
         played += 1
         kept = without(rollout, dead)
@@ -64,6 +65,8 @@ def refilled(
         found = play(fresh, played)
         spare = set(sorted(dead)[len(fresh) :])  # too few fresh ones: some dead problems stay
         stay = without(rollout, dead - spare)
+        discarded += len(rollout.trajectories) - len(stay.trajectories)
         rollout = Rollout(stay.episodes + found.episodes, stay.trajectories + found.trajectories)
         dead = dead_problems(rollout) - spare
-    return rollout, metrics | {"refill_rounds": float(played)}
+    metrics |= {"refill_rounds": float(played), "discarded_replies": float(discarded)}
+    return rollout, metrics

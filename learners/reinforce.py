@@ -15,8 +15,9 @@ import torch
 
 from learners.checks import check_fields
 from learners.policy import Policy
-from learners.policy_gradient import Horizon, PolicyGradient, UpdateConfig, scored
+from learners.policy_gradient import PolicyGradient, scored
 from learners.trajectory import Trajectory
+from learners.update_config import Horizon, UpdateConfig
 
 
 @dataclass(frozen=True)

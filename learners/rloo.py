@@ -10,8 +10,9 @@ from typing import Any
 
 from learners.advantages import constant_groups, leave_one_out
 from learners.policy import Policy
-from learners.policy_gradient import Horizon, PolicyGradient, UpdateConfig, group_index, scored
+from learners.policy_gradient import PolicyGradient, group_index, scored
 from learners.trajectory import Trajectory
+from learners.update_config import Horizon, UpdateConfig
 
 
 class RLOO:

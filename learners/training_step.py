@@ -18,12 +18,12 @@ from agon_env.vector import vector_env
 from learners.concurrency import are_independent, run_jobs
 from learners.config import PairConfig
 from learners.learner import Learner, make_learner
-from learners.policy_gradient import Horizon
 from learners.refill import refilled
 from learners.rollout import Player, Rollout, play
 from learners.schedule import plan_step, trains
 from learners.seeds import stream_seed
 from learners.step_metrics import rollout_metrics
+from learners.update_config import Horizon
 
 Players = Mapping[AgentID, Player]
 Learners = Mapping[AgentID, Learner]

@@ -21,7 +21,7 @@ from learners.engines import Sampling
 from learners.optim import OptimConfig
 from learners.pair import PairTrainer
 from learners.policy import LoRA
-from learners.policy_gradient import UpdateConfig
+from learners.update_config import UpdateConfig
 
 SIZES = {"train": 12, "validation": 6, "test": 6}
 

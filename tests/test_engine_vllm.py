@@ -136,6 +136,8 @@ def test_two_adapters_are_hot_swapped_on_one_base(adapters):
     perturb_adapter(first.model, "agent_0", 0.05, 8)
     assert assert_same(first, engine) != before
     assert assert_same(second, engine) == other
+    kept = sorted(path.name for path in Path(engine._scratch.name).iterdir())
+    assert len(kept) == 2, "older versions do not pile up on the disk"
 
 
 def test_a_real_llm_answers_alike(adapters):

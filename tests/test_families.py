@@ -18,9 +18,9 @@ from learners.engines import HFEngine, Sampling
 from learners.grpo import GRPO, GRPOConfig
 from learners.optim import OptimConfig
 from learners.policy import Policy, policy_pair
-from learners.policy_gradient import Horizon, UpdateConfig
 from learners.rollout import Player, Rollout, play
 from learners.schedule import Plan
+from learners.update_config import Horizon, UpdateConfig
 
 PROBLEMS = [Problem(id=f"p{i}", question=f"{i} + {i}?", answer=str(2 * i)) for i in range(2)]
 SAMPLES = 4

@@ -9,16 +9,17 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from tiny_llm import SMALL_LORA, policy, save, trajectory
+from tiny_llm import SMALL_LORA, VOCABULARY, policy, save, trajectory
 
 from learners.advantages import group_advantages
 from learners.batch import collate
 from learners.grpo import GRPO, GRPOConfig
-from learners.logprobs import completion_logprobs
+from learners.logprobs import _logprobs_of, completion_logprobs
 from learners.optim import OptimConfig
 from learners.policy import Policy, policy_pair, single_policy
-from learners.policy_gradient import Horizon, UpdateConfig, minibatches
+from learners.policy_gradient import minibatches
 from learners.trajectory import Trajectory
+from learners.update_config import Horizon, UpdateConfig
 
 LIMIT = 8
 TYPES = ("dapo", "grpo", "dr_grpo", "gspo")
@@ -169,11 +170,21 @@ def test_checkpointed_activations_do_not_change_the_gradient():
     assert player.model.is_gradient_checkpointing
 
 
-def test_log_probs_in_chunks_do_not_change_the_gradient(monkeypatch):
+@pytest.mark.parametrize("positions", [1, 3, 2 * LIMIT])
+def test_log_probs_in_chunks_do_not_change_the_gradient(monkeypatch, positions):
+    """Single tokens, pieces of a row, two rows at a time: no piece is larger."""
     rows = rollout(double())
     plain = gradient(double(), rows)
-    monkeypatch.setattr("learners.logprobs.CHUNK_LOGITS", 1)
+    sizes = []
+
+    def note_size(logits, *rest):
+        sizes.append(logits.shape[0] * logits.shape[1])
+        return _logprobs_of(logits, *rest)
+
+    monkeypatch.setattr("learners.logprobs.CHUNK_LOGITS", positions * VOCABULARY)
+    monkeypatch.setattr("learners.logprobs._logprobs_of", note_size)
     assert_same(plain, gradient(double(), rows))
+    assert max(sizes) <= positions
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -253,6 +264,9 @@ def test_the_engines_mismatch_is_logged_and_weighted():
     )
     assert_same(gradient(double(), off, importance="off"), plain)
     assert learner(double()).update(off)["sampler_mismatch"] == pytest.approx(0.5, abs=1e-6)
+    for old in ("trainer", "sampler"):
+        several = learner(double(), minibatches=2, old_logprobs=old).update(off)
+        assert several["sampler_mismatch"] == pytest.approx(0.5, abs=1e-6), old
 
 
 def test_later_epochs_refer_to_the_log_probs_from_before():
@@ -307,6 +321,18 @@ def test_the_reference_is_the_policy_from_before_training(tmp_path, lora):
         assert copied is not None
         kept = grpo.gradient.reference.state_dict()
         assert all(torch.equal(v, start[k]) for k, v in kept.items())
+
+
+def test_the_kl_ignores_what_the_reference_says_at_padding():
+    """Pitfall 6: exp(1000) there would be inf, and inf * 0 no number."""
+    rows = rollout(double())
+    plain = gradient(double(), rows, beta=0.5)
+    grpo = learner(double(), beta=0.5)
+    reference = grpo.gradient.reference
+    assert reference is not None
+    measure = reference.logprobs
+    reference.logprobs = lambda batch: measure(batch) + 1000.0 * (1 - batch.completion_mask)
+    assert_same(plain, gradients(grpo, rows)[0])
 
 
 def test_the_kl_pulls_towards_the_reference():

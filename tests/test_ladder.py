@@ -27,11 +27,11 @@ from learners.engines import HFEngine, Sampling
 from learners.learner import LearnerConfigs, make_learner
 from learners.optim import OptimConfig
 from learners.policy import Policy
-from learners.policy_gradient import Horizon, UpdateConfig
 from learners.ppo import PPOConfig
 from learners.rollout import Player
 from learners.seeds import stream_seed
 from learners.trajectory import Trajectory
+from learners.update_config import Horizon, UpdateConfig
 
 A, B = AGENTS
 DIGITS = ("0", "1", "2")

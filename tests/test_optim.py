@@ -65,12 +65,24 @@ def test_a_gradient_that_is_not_finite_updates_nothing(bad):
     assert optim.updates == 0
 
 
+def test_float16_weights_need_master_weights():
+    """1e-8 is 0 in float16, so AdamW divides by zero where a gradient is small."""
+    weight = nn.Parameter(torch.zeros(2, dtype=torch.float16))
+    with pytest.raises(ValueError, match="master_weights=True"):
+        Optim([weight], OptimConfig(), total_updates=1)
+    optim = Optim([weight], OptimConfig(learning_rate=0.1, master_weights=True), total_updates=1)
+    weight.grad = torch.full((2,), 1e-4, dtype=torch.float16)
+    optim.step()
+    assert weight.isfinite().all()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"learning_rate": 0.0}, "learning_rate"),
         ({"warmup_ratio": 1.5}, "warmup_ratio"),
         ({"learning_rate": math.nan}, "learning_rate"),
+        ({"max_grad_norm": 0.0}, "max_grad_norm"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):

@@ -184,6 +184,7 @@ def test_an_unknown_config_key_is_named() -> None:
     ("changes", "message"),
     [
         ({"samples": 1}, r"samples \(N\) must be at least 2, got 1"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
         ({"problems_per_step": 0}, "problems_per_step must be at least 1, got 0"),
         (
             {"rotation": "never"},
@@ -195,6 +196,7 @@ def test_an_unknown_config_key_is_named() -> None:
         ({"samples": 2.5}, "samples must be a whole number, got 2.5"),
         ({"adapter_noise": float("nan")}, "adapter_noise must be a finite number, got nan"),
         ({"sampling": Sampling(temperature=0)}, "temperature above 0"),
+        ({"regime": "self", "learner": ("grpo", "ppo")}, "one learner trains the one model"),
     ],
 )
 def test_a_bad_config_is_one_clear_line(changes: dict, message: str) -> None:
@@ -214,6 +216,8 @@ def test_an_unknown_task_or_model_is_one_clear_line(
     with pytest.raises(ValueError, match="cannot load model 'no/such-model'") as caught:
         PairTrainer(replace(config, models=("no/such-model", "x")), tmp_path / "b")
     assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="device 'gpu' cannot be used here"):
+        PairTrainer(replace(config, device="gpu"), tmp_path / "b")
     assert not (tmp_path / "a").exists()
     assert not (tmp_path / "b").exists(), "a run that cannot start leaves nothing behind"
 

@@ -16,9 +16,9 @@ from learners.advantages import gae, whiten
 from learners.critic import Critic, CriticConfig
 from learners.optim import OptimConfig
 from learners.policy import Policy, policy_pair
-from learners.policy_gradient import Horizon, UpdateConfig
 from learners.ppo import PPO, PPOConfig
 from learners.trajectory import Trajectory
+from learners.update_config import Horizon, UpdateConfig
 
 HORIZON = Horizon(total_steps=4, temperature=1.0, max_new_tokens=LIMIT)
 FAST = OptimConfig(learning_rate=1e-2, warmup_ratio=0.0, schedule="constant_with_warmup")
@@ -172,6 +172,22 @@ def test_critic_adapters_stay_out_of_the_policies(tmp_path):
         assert torch.equal(before, after), "the critic of agent_1 learned from agent_0's returns"
     names = mine.critic.state_dict()["weights"].keys() & theirs.critic.state_dict()["weights"]
     assert names == {"head.weight", "head.bias"}, "the two share adapter weights"
+
+
+@pytest.mark.parametrize("lora", [False, True], ids=["full", "lora"])
+def test_the_critic_recomputes_its_activations_too(tmp_path, lora):
+    """A layer runs once forwards and, with `gradient_checkpointing`, again in the backward pass."""
+    player = adapter_pair(tmp_path)[0] if lora else policy()
+    rows = rollout(player)
+    critic = ppo(player, gradient_checkpointing=True).critic
+    calls = []
+    layer = critic._trunk().layers[0]  # pyright: ignore
+    layer.register_forward_pre_hook(lambda *_: calls.append(1))
+    values = critic.values(rows)
+    assert len(calls) == 1
+    critic.fit(rows, values, values)
+    assert len(calls) == 1 + 2
+    assert not critic._model.training
 
 
 def test_an_update_of_ppo_moves_one_adapter_and_its_critic(tmp_path):

@@ -229,6 +229,28 @@ def test_the_best_checkpoint_is_kept_and_can_be_deployed(tmp_path: Path) -> None
     assert not torch.equal(loaded["best"], now)
 
 
+def test_a_run_that_never_beats_the_untrained_pair_still_has_a_best_checkpoint(
+    tmp_path: Path,
+) -> None:
+    """The evaluation of step 0 has no checkpoint to load."""
+    trainer = trained(tmp_path, steps=0)
+    quiet = Monitor(Console(quiet=True))
+    trainer.evaluate("validation", quiet)
+    assert best_step(trainer.folder) == 0, "nothing was trained"
+    trainer.train_step()
+    trainer.evaluate("validation", quiet)
+    trainer.save()
+    lines = trainer.folder.lines(EVALUATIONS)
+    for line in lines:
+        for cascade in line["evaluation"]["cascades"]:
+            cascade["solution"]["correct"] = {"k": 3 if line["step"] == 0 else 1, "n": 4}
+    file = trainer.folder.path / EVALUATIONS
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    trainer.close()
+    assert best_step(trainer.folder) == 1
+    Pair.load(tmp_path / "run", checkpoint="best")
+
+
 def test_the_copy_rate_is_the_share_of_four_word_runs_of_the_draft() -> None:
     # Of "a b c d e": abcd and bcde; the draft has the first alone.
     assert copy_rate(Turn(A, "solver", "x a b c d y", "a b c d e")) == 0.5

@@ -15,11 +15,11 @@ from learners.grpo import GRPO, GRPOConfig
 from learners.learner import Learner, LearnerConfigs, make_learner
 from learners.optim import Optim, OptimConfig
 from learners.policy import Policy
-from learners.policy_gradient import Horizon, UpdateConfig
 from learners.ppo import PPO, PPOConfig
 from learners.reinforce import Reinforce, ReinforceConfig
 from learners.rloo import RLOO
 from learners.trajectory import Trajectory
+from learners.update_config import Horizon, UpdateConfig
 
 HORIZON = Horizon(total_steps=8, temperature=1.0, max_new_tokens=LIMIT)
 OPTIM = OptimConfig(learning_rate=1e-3, warmup_ratio=0.0)

@@ -18,6 +18,7 @@ from learners.reproduction.table import (
     markdown,
     ordering_broken,
 )
+from learners.schedule import plan_step
 
 
 def part(correct: str, tokens: float = 10.0) -> dict:
@@ -46,9 +47,18 @@ def row(key: str, records: dict, seeds: tuple[int, ...] = (0,)) -> Row:
 def test_every_run_samples_as_much_per_model_and_problem(run):
     """2N replies per model and problem; a role that is played alone gets twice the matches."""
     config = run_config(run, TINY)
-    per_match = 1 if config.rotation in ("fixed", "step") else 2
-    matches = config.samples  # "solo" plays 2N matches of one draft each: see `plan_step`
-    assert matches * per_match == 2 * TINY.samples
+    plan = plan_step(
+        ["p"],
+        0,
+        samples=config.samples,
+        rotation=config.rotation,
+        regime=config.regime,
+        shared_draft=config.shared_draft,
+    )
+    turns = [2 if seating == "both" else 1 for seating in plan.seatings]  # drafts of a match
+    replies = sum(turns) * (2 if plan.solve else 1)  # of all seats together
+    models = 1 if config.regime == "self" else 2
+    assert replies == 2 * TINY.samples * models
     assert (config.steps, config.problems_per_step) == (TINY.steps, TINY.problems_per_step)
 
 
@@ -125,8 +135,8 @@ def test_runs_train_are_measured_and_make_their_rows(tmp_path: Path):
         assert found.tokens > 0
     budgets = {run: records[run, 0]["budget"]["replies"] for run in runs}
     assert budgets.pop(BASE) == 0
-    # 2 problems x 2N of each model; "self" trains one model with both seats' replies
-    assert set(budgets.values()) == {2 * 2 * 4 * 2}
+    assert budgets.pop("refine_1") == 2 * 2 * 4, "2 problems x 2N of one model"
+    assert set(budgets.values()) == {2 * 2 * 4 * 2}, "of two models"
     written = record_file(tmp_path, "agon", 0).stat().st_mtime_ns
     make_record("agon", 0, scale, tmp_path)
     assert record_file(tmp_path, "agon", 0).stat().st_mtime_ns == written

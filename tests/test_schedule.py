@@ -155,7 +155,8 @@ def ids(found: Rollout) -> list[str]:
 def test_dead_problems_are_replaced_until_none_is_left():
     found, metrics = refill(START, 5, [("e", ALIVE), ("f", DEAD)], [("g", ALIVE)])
     assert ids(found) == ["a", "d", "e", "g"]
-    assert metrics == {"dead_problems": 0.5, "refill_rounds": 2.0}
+    # b and c go, then f: three problems of two replies
+    assert metrics == {"dead_problems": 0.5, "refill_rounds": 2.0, "discarded_replies": 6.0}
 
 
 def test_after_the_last_round_the_dead_stay():
@@ -167,7 +168,7 @@ def test_after_the_last_round_the_dead_stay():
 def test_no_rounds_only_count_the_dead():
     found, metrics = refill(START, 0)
     assert found is START
-    assert metrics == {"dead_problems": 0.5, "refill_rounds": 0.0}
+    assert metrics == {"dead_problems": 0.5, "refill_rounds": 0.0, "discarded_replies": 0.0}
 
 
 def test_a_problem_of_the_step_is_not_drawn_again():
@@ -202,6 +203,9 @@ def test_a_calm_run_raises_no_alarm():
     assert alarms([{}] * 40) == {}, "a run without these metrics"
     better = history(agent_0__solve_rate=0.9, agent_1__solve_rate=0.8, agent_0__entropy=0.3)
     assert alarms(better) == {}
+    hard = CALM | {f"{agent}/solve_rate": 0.0 for agent in AGENTS}
+    lucky = [hard] * (3 * WINDOW) + [hard | {"agent_1/solve_rate": 0.01}] * WINDOW
+    assert alarms(lucky) == {}, "one lucky answer is no seat that wins all"
 
 
 @pytest.mark.parametrize(

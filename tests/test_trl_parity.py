@@ -24,8 +24,8 @@ from learners.grpo import GRPO, GRPOConfig
 from learners.logprobs import completion_logprobs
 from learners.optim import OptimConfig
 from learners.policy import Policy
-from learners.policy_gradient import Horizon, UpdateConfig
 from learners.trajectory import Trajectory
+from learners.update_config import Horizon, UpdateConfig
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning"),

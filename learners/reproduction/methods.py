@@ -1,9 +1,10 @@
 """What is compared: rows of the table, and the training run that each takes its models from.
 
 One run serves several rows: the two models of "grpo" are looked at alone, as a cascade of models
-that never met in training, and in two passes of one model. All runs sample the same number of
-replies per model and problem (2N) for the same number of steps; nothing else differs but what is
-listed here.
+that never met in training, and in two passes of one model. At the CPU scales every trained model
+samples 2N replies per problem, in all runs alike, for the same number of steps. At the paper's
+scale, where roles alternate by step, a pair samples 2N replies per problem together, and a model
+that is trained alone 2N. Nothing else differs but what is listed here.
 """
 
 from __future__ import annotations
@@ -62,6 +63,10 @@ MAIN = ("zero_shot", "moa", "grpo", "grpo_self", "grpo_pair", "agon")
 """Rows of the small scale: they need two training runs per seed."""
 
 
+SAME_IN_THE_PAPER = ("refine_1", "copies", "agon_step")
+"""Rows that the paper's set-up, two adapters on one base with roles by step, already has."""
+
+
 @dataclass(frozen=True)
 class Scale:
     """How much of everything."""
@@ -75,7 +80,7 @@ class Scale:
 SCALES: Mapping[str, Scale] = {
     "cpu-small": Scale(replace(TINY, steps=180, eval_every=45, checkpoint_every=45), 2, MAIN),
     "cpu": Scale(TINY, 5, tuple(method.key for method in METHODS)),
-    "gpu": Scale(PAPER, 1, tuple(method.key for method in METHODS)),
+    "gpu": Scale(PAPER, 1, tuple(m.key for m in METHODS if m.key not in SAME_IN_THE_PAPER)),
 }
 
 
@@ -94,16 +99,18 @@ def method(key: str) -> Method:
 def run_config(run: str, base: PairConfig) -> PairConfig:
     """The config of a run, at the budget of `base`.
 
-    Where an agent plays one role per match ("fixed", "step"), a problem gets twice the matches, so
-    that each model samples 2N replies per problem as it does with rotation "both".
+    With rotation "both" an agent samples two replies per match. Where it plays one role per match
+    ("fixed", "step") a problem gets twice the matches; where one model plays both seats, one of
+    them drafts.
     """
     twice = {} if base.rotation != "both" else {"samples": 2 * base.samples}
     first, second = base.models
+    alone = {"regime": "self", "rotation": "fixed", "reward": "cooperative"}
     changes: dict[str, dict[str, Any]] = {
         BASE: {"steps": 0},
         "grpo": {"regime": "solo"},
-        "refine_0": {"regime": "self", "models": (first, first), "reward": "cooperative"},
-        "refine_1": {"regime": "self", "models": (second, second), "reward": "cooperative"},
+        "refine_0": {**alone, "models": (first, first)},
+        "refine_1": {**alone, "models": (second, second)},
         "shared": {"shared_draft": True},
         "cooperative": {"reward": "cooperative"},
         "margin": {"reward": "margin"},

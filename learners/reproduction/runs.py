@@ -19,6 +19,7 @@ import torch
 
 from agon_env.tasks.sampler import ids_digest
 from agon_env.types import AGENTS, AgentID, Episode, Role
+from learners.config import PairConfig
 from learners.evaluate import DIRECTIONS, play_held_out
 from learners.monitor import Monitor
 from learners.pair import PairTrainer
@@ -44,10 +45,13 @@ def make_record(
 ) -> dict[str, Any]:
     """Train one run with one seed, measure it, and keep the record."""
     file = record_file(out, run, seed)
+    config = _config_of(run, seed, scale, out)
     if file.exists():
-        return json.loads(file.read_text())
+        record = json.loads(file.read_text())
+        _refuse_other_config(record["config"], config, file)
+        return record
     monitor = monitor or Monitor()
-    trainer = _trained(run, seed, scale, out, monitor)
+    trainer = _trained(config, out / "runs" / f"{run}-seed{seed}", monitor)
     record = {
         "run": run,
         "seed": seed,
@@ -68,18 +72,34 @@ def make_record(
     return record
 
 
-def _trained(run: str, seed: int, scale: Scale, out: Path, monitor: Monitor) -> PairTrainer:
-    """The trainer of a run that has gone to its end."""
-    folder = out / "runs" / f"{run}-seed{seed}"
+def _config_of(run: str, seed: int, scale: Scale, out: Path) -> PairConfig:
     base = replace(scale.config, seed=seed)
     if base.models == (WARM_UP, WARM_UP):
         base = replace(base, models=warm_models(seed, out / "warm_up"))
+    return run_config(run, base)
+
+
+def _trained(config: PairConfig, folder: Path, monitor: Monitor) -> PairTrainer:
+    """The trainer of a run that has gone to its end."""
     if (folder / CONFIG).exists():
         trainer = PairTrainer.resume(folder)
+        _refuse_other_config(trainer.config.to_dict(), config, folder)
     else:
-        trainer = PairTrainer(run_config(run, base), folder)
+        trainer = PairTrainer(config, folder)
     trainer.train(monitor)
     return trainer
+
+
+def _refuse_other_config(found: Mapping[str, Any], config: PairConfig, path: Path) -> None:
+    """Raise ValueError where a stored result comes from another config; paths may differ."""
+    plain = json.loads(json.dumps(found))
+    wanted = json.loads(json.dumps(config.to_dict()))
+    differing = [k for k in wanted if k != "models" and plain.get(k) != wanted[k]]
+    if differing:
+        raise ValueError(
+            f"{path} was made with another {', '.join(differing)}; remove it, or choose another "
+            "--out"
+        )
 
 
 def _budget(trainer: PairTrainer) -> dict[str, float]:
