@@ -174,12 +174,8 @@ class VLLMEngine:
         self._requests[adapter] = request(folder.name, self._versions, str(folder))
 
     def _push_model(self, model: PreTrainedModel) -> None:
-        weights = [(name, tensor) for name, tensor in model.state_dict().items()]
-
-        def load(inner: Any) -> None:
-            inner.load_weights(iter(weights))
-
-        self._llm.apply_model(load)
+        weights = iter(model.state_dict().items())
+        self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         self._llm.reset_prefix_cache()
 
 
