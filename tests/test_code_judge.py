@@ -1,5 +1,6 @@
 """The code judge: every case of the table has its verdict, and nothing of it survives."""
 
+import functools
 import glob
 import json
 import os
@@ -94,9 +95,14 @@ def test_a_case_of_the_table_has_its_verdict(case, quick_verdicts):
     check(case, quick_verdicts[case["id"]])
 
 
-@pytest.fixture(scope="module", params=WALLS)
+@functools.cache
+def judged_behind(wall):
+    return judge_all(CASES, wall)
+
+
+@pytest.fixture(params=WALLS)
 def all_verdicts(request):
-    return judge_all(CASES, request.param)
+    return judged_behind(request.param)
 
 
 @pytest.mark.slow

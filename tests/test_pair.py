@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 
 from agon_env.records import read_episodes
-from learners.cascade import Pair, chosen_drafter
+from learners.cascade import Pair, best_step, chosen_drafter
 from learners.config import PairConfig
 from learners.engines import Sampling
 from learners.monitor import Monitor, evaluation_tables
@@ -123,7 +123,8 @@ def test_a_finished_run_holds_what_it_promises(finished: Path) -> None:
         (4, "test"),
     ]
     names = sorted(path.name for path in (finished / "checkpoints").iterdir())
-    assert names == ["step_00000003", "step_00000004"]
+    best = best_step(RunFolder(finished))
+    assert names == [f"step_{step:08d}" for step in sorted({best, 3, 4})]
 
 
 def test_the_pair_answers_with_the_direction_chosen_on_validation(finished: Path) -> None:

@@ -286,7 +286,7 @@ def test_workers_never_outlive_their_process(tmp_path, ending):
     if "verify_many" in ending:
         time.sleep(0.6)
         process.send_signal(signal.SIGINT)
-    process.wait(timeout=10)
+    process.wait(timeout=60)
     process.stdout.close()
     assert wait_for_death(pid)
 
