@@ -84,7 +84,8 @@ def plot_curves(out: Path, runs: list[str], seeds: range) -> None:
             label = run if seed == seeds[0] else None
             axes.plot(*zip(*points, strict=True), color=f"C{index}", label=label, alpha=0.8)
     axes.set_xlabel("training step")
-    axes.set_ylabel("validation pass@1 (solo runs: better model; pairs: better direction)")
+    axes.set_ylabel("validation pass@1")
+    axes.set_title("better model (grpo) or better direction of the cascade", fontsize=10)
     axes.legend(frameon=False)
     figure.tight_layout()
     figure.savefig(out / "curves.png", dpi=120)
