@@ -203,6 +203,7 @@ def _spelled_only(text: str) -> bool:
 @functools.lru_cache(maxsize=8192)
 def _gold_text(gold: str) -> str:
     """The canonical answer inside a gold, which may be a whole solution."""
+    gold = gold.strip()  # as an answer is
     span = answer_span(gold)
     if span is not None and (span.kind != "marked" or span.start > 0):
         gold = _boxed_inside(span)
