@@ -13,6 +13,14 @@ from agon_env.verifiers.probe import _find, _works
 settings.register_profile("repeatable", derandomize="AGON_FUZZ_EXAMPLES" not in os.environ)
 settings.load_profile("repeatable")
 
+LONGEST = ("test_a_run_killed_at_random_moments", "test_smollm2_a_real_llm")
+"""Minutes each: started first, so that no worker waits for them at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long tests first; the order of the others stays."""
+    items.sort(key=lambda item: not item.name.startswith(LONGEST))
+
 
 @pytest.fixture(
     scope="module",

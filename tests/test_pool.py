@@ -250,6 +250,7 @@ SCRIPT = """
     from agon_env.verifiers import VerifierPool, register, verify
     if __name__ != "__main__":
         raise SystemExit("a worker imported the main script")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     register("test-obey", pool_judges.judge_obey, limit_s=30.0)
     problem = Problem("p", "q", "good", verifier="test-obey")
     pool = VerifierPool(workers=2)
