@@ -23,11 +23,12 @@ from rich.table import Table
 
 from agon_env.types import Reveal
 from learners.agents import AgentError, AgentOptions, Decoding, make_agents
-from learners.benchmark import Plan, Settings, conditions, estimate, make_plan, play, results_of
+from learners.benchmark import Plan, Settings, estimate, make_plan, play, results_of
 from learners.benchmark.page import page
 from learners.benchmark.progress import Bar
 from learners.benchmark.tables import markdown
 from learners.benchmark.transcripts import transcripts
+from learners.conditions import conditions
 
 
 @dataclass(frozen=True)

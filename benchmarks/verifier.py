@@ -13,12 +13,8 @@ Not measured: agreement with the right verdicts, which the tests do on the table
 from __future__ import annotations
 
 import dataclasses
-import importlib.metadata
 import json
 import os
-import platform
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, as_completed
@@ -34,6 +30,7 @@ from agon_env.tasks import load_problems
 from agon_env.types import CodeTests, Problem, Verdict
 from agon_env.verifiers import VerifierPool, isolation
 from agon_env.verifiers.math import judge_math
+from learners.conditions import conditions
 
 TASKS = ("arithmetic-medium", "arithmetic-hard", "algebra-easy", "algebra-medium", "algebra-hard")
 HOSTILE = r"\boxed{\int_0^1 \left(\sum_{k=1}^{10^{9}} \frac{\sin(x^{k})}{k^{x}}\right) dx}"
@@ -183,24 +180,6 @@ def code_rates(args: Args) -> dict[str, float]:
     return {name: float(value) for name, value in result.items()}
 
 
-def conditions() -> dict[str, str | int | None]:
-    """What a reader needs to compare the numbers."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    )
-    packages = ("math-verify", "sympy", "trl")
-    return {
-        "command": " ".join([Path(sys.executable).name, *sys.argv]),
-        "commit": commit.stdout.strip() or None,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "load_1min": str(os.getloadavg()[0]),
-        "isolation": isolation(),
-        **{name: importlib.metadata.version(name) for name in packages},
-    }
-
-
 def show(console: Console, results: dict[str, dict]) -> None:
     """Print every part of the results as a table."""
     table = Table("way", "verdicts/s", "times math-verify", "called right", title="math replies")
@@ -227,7 +206,12 @@ def main(args: Args) -> None:
         "rates": rates(args),
         "latencies": latencies(args),
         "one_hostile": one_hostile(args),
-        "conditions": conditions() | {"args": str(dataclasses.asdict(args))},
+        "conditions": conditions()
+        | {
+            "load_1min": os.getloadavg()[0],
+            "isolation": isolation(),
+            "args": str(dataclasses.asdict(args)),
+        },
     }
     if args.programs:
         results["code"] = code_rates(args)

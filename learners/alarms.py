@@ -99,7 +99,7 @@ def _laziness(history: History) -> Iterator[tuple[str, str]]:
         gone = conversion is not None and conversion[1] < conversion[0]
         yield (
             "laziness",
-            f"{100 * copied[1]:.0f}% of a solution's 4-grams are the draft's, "
+            f"{100 * copied[1]:.0f}% of a solution's runs of five words are the draft's, "
             f"{100 * copied[0]:.0f}% at first{', and conversion fell' if gone else ''}: the "
             "solver may only copy",
         )

@@ -159,7 +159,7 @@ def summary(rollout: Rollout, problems: int, samples: int) -> Evaluation:
     return Evaluation(
         problems=problems,
         samples=samples,
-        alone={agent: _stage(rollout, agent, "drafter") for agent in AGENTS},
+        alone={agent: stage_of(rollout, agent, "drafter") for agent in AGENTS},
         cascades=(_cascade(rollout, *DIRECTIONS[0]), _cascade(rollout, *DIRECTIONS[1])),
     )
 
@@ -179,8 +179,9 @@ def reading_rates(solutions: Sequence[Outcome]) -> tuple[Proportion, Proportion]
     )
 
 
-def _stage(rollout: Rollout, agent: AgentID, role: Role) -> Stage:
-    outcomes = [_outcome(episode, agent, role) for episode in rollout.episodes]
+def stage_of(rollout: Rollout, agent: AgentID, role: Role) -> Stage:
+    """What one agent did in one role."""
+    outcomes = [outcome_of(episode, agent, role) for episode in rollout.episodes]
     trajectories = rollout.of(agent, role)
     scored = [o for o in outcomes if o.verdict.correct is not None]
     count = len(trajectories)
@@ -195,9 +196,9 @@ def _stage(rollout: Rollout, agent: AgentID, role: Role) -> Stage:
 
 
 def _cascade(rollout: Rollout, drafter: AgentID, solver: AgentID) -> Cascade:
-    solutions = [_outcome(episode, solver, "solver") for episode in rollout.episodes]
+    solutions = [outcome_of(episode, solver, "solver") for episode in rollout.episodes]
     conversion, corruption = reading_rates(solutions)
-    draft, solution = _stage(rollout, drafter, "drafter"), _stage(rollout, solver, "solver")
+    draft, solution = stage_of(rollout, drafter, "drafter"), stage_of(rollout, solver, "solver")
     return Cascade(
         drafter=drafter,
         solver=solver,
@@ -209,9 +210,10 @@ def _cascade(rollout: Rollout, drafter: AgentID, solver: AgentID) -> Cascade:
     )
 
 
-def _outcome(episode: Episode, agent: AgentID, role: Role) -> Outcome:
+def outcome_of(episode: Episode, agent: AgentID, role: Role) -> Outcome:
+    """The outcome of a role that the agent played."""
     found = episode.outcome(agent, role)
-    assert found is not None, "with both seatings every agent plays every role"
+    assert found is not None, f"{agent} was no {role} in this episode"
     return found
 
 

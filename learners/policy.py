@@ -94,7 +94,7 @@ class Policy:
         return {name: p for name, p in model.named_parameters() if p in text}
 
     def fingerprint(self) -> torch.Tensor:
-        """Up to 64 values of every trained tensor, copied: tells whether the weights moved."""
+        """Some values of every trained tensor, copied: tells whether the weights moved."""
         parts = [p.detach().flatten() for p in self.trainable_parameters().values()]
         return torch.cat([part[:: max(1, len(part) // 64)].float().cpu() for part in parts])
 

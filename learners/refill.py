@@ -67,6 +67,6 @@ def refilled(
         stay = without(rollout, dead - spare)
         discarded += len(rollout.trajectories) - len(stay.trajectories)
         rollout = Rollout(stay.episodes + found.episodes, stay.trajectories + found.trajectories)
-        dead = dead_problems(rollout) - spare
+        dead = dead_problems(rollout)
     metrics |= {"refill_rounds": float(played), "discarded_replies": float(discarded)}
     return rollout, metrics

@@ -51,7 +51,7 @@ class RunFolder:
         self.refuse_existing()
         self.path.mkdir(parents=True, exist_ok=True)
         self.lock()
-        _write_atomically(self.path / CONFIG, json.dumps(config, indent=2) + "\n")
+        write_atomically(self.path / CONFIG, json.dumps(config, indent=2) + "\n")
 
     def lock(self) -> None:
         """Keep other processes from training into this folder; released when the process ends.
@@ -105,7 +105,7 @@ class RunFolder:
         for name in (METRICS, EVALUATIONS, EPISODES, ALARMS):
             if (self.path / name).exists():
                 kept = [json.dumps(line) for line in self.lines(name) if _step(line) <= step]
-                _write_atomically(self.path / name, "".join(line + "\n" for line in kept))
+                write_atomically(self.path / name, "".join(line + "\n" for line in kept))
 
     def save_checkpoint(
         self, step: int, write: Callable[[Path], None], *, keep: int, best: int | None
@@ -209,7 +209,8 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _write_atomically(file: Path, text: str) -> None:
+def write_atomically(file: Path, text: str) -> None:
+    """Write a text so that the file is whole or absent, whenever the process ends."""
     temporary = file.with_name(f".{file.name}.writing")
     temporary.write_text(text)
     temporary.replace(file)

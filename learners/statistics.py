@@ -60,11 +60,6 @@ def _exact_interval(k: int, n: int) -> tuple[float, float]:
     return (float(found.low), float(found.high))
 
 
-def avg_at_k(correct: Sequence[bool]) -> float:
-    """Mean of the k samples of one problem; NaN without any."""
-    return sum(correct) / len(correct) if correct else math.nan
-
-
 def pass_all_k(n: int, c: int, k: int) -> float:
     """Unbiased estimate of pass^k, the chance that all of k samples are right (arXiv:2406.12045).
 
@@ -184,6 +179,32 @@ def paired_bootstrap(
     differences_P = problem_means(first_P_S) - problem_means(second_P_S)
     counts = np.stack([differences_P, np.ones_like(differences_P)], axis=1)
     return bootstrap_counts(counts[~np.isnan(differences_P)], _ratio, seed=seed, draws=draws)
+
+
+def crossed_bootstrap(values_S_P: ArrayLike, *, seed: int = 0, draws: int = 2000) -> Estimate:
+    """Mean over training seeds and problems with a percentile interval that draws both.
+
+    For several trained models on the same problems: the two are crossed, and what is claimed is
+    about models and problems that were not drawn. With few seeds the interval is too narrow.
+
+    Args:
+        values_S_P: One row per seed, one column per problem; NaN where there is no value.
+        seed: Of the draws.
+        draws: Bootstrap samples.
+    """
+    values = np.atleast_2d(np.asarray(values_S_P, dtype=float))
+    rng = np.random.default_rng(seed)
+    seeds, problems = values.shape
+    known = ~np.isnan(values)
+    sums_S_P, counts_S_P = np.where(known, values, 0.0), known.astype(float)
+    # How often each seed and problem is drawn, (D, S) and (D, P).
+    rows = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=draws)
+    columns = rng.multinomial(problems, np.full(problems, 1 / problems), size=draws)
+    total = np.einsum("ds,sp,dp->d", rows, sums_S_P, columns, optimize=True)
+    count = np.einsum("ds,sp,dp->d", rows, counts_S_P, columns, optimize=True)
+    means = total[count > 0] / count[count > 0]
+    low, high = np.quantile(means, (0.025, 0.975))
+    return Estimate(float(np.nanmean(values)), float(low), float(high), problems)
 
 
 def bootstrap_counts(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from agon_env.types import AGENTS, ROLES, Turn
+import math
+
+from agon_env.types import AGENTS, ROLES
 from learners.evaluate import reading_rates
 from learners.rollout import Rollout
-
-NGRAM = 4
-"""Words of a run that counts as copied."""
+from learners.text_overlap import text_overlap
 
 
 def rollout_metrics(rollout: Rollout) -> dict[str, float]:
@@ -15,7 +15,7 @@ def rollout_metrics(rollout: Rollout) -> dict[str, float]:
 
     `<role>/solve_rate`, `<role>/reward` and `<agent>/solve_rate` over scored turns,
     `solver/conversion` P(right | draft wrong), `solver/corruption` P(wrong | draft right),
-    `solver/copy_rate` (share of a solution's word 4-grams that stand in the draft it read), and
+    `solver/copy_rate` (share of a solution's runs of five words that stand in its draft), and
     over all turns `replies` (their number), `well_formed`, `<role>/well_formed`, `unfinished` (cut
     by the token limit), `cut` (by the env's character limit), `unscored`, `no_answer` and
     `tokens_per_reply`. A rate without a case is left out.
@@ -46,19 +46,8 @@ def rollout_metrics(rollout: Rollout) -> dict[str, float]:
         if rate.n:
             metrics[f"solver/{name}"] = rate.value
     solutions = [t for e in rollout.episodes for t in e.turns if t.role == "solver" and t.draft]
-    copied = [copy_rate(turn) for turn in solutions]
-    return metrics | _mean("solver/copy_rate", [rate for rate in copied if rate is not None])
-
-
-def copy_rate(turn: Turn) -> float | None:
-    """Share of a solution's word 4-grams that stand in its draft; None if it has no 4-gram."""
-    written = _ngrams(turn.reply)
-    return len(written & _ngrams(turn.draft)) / len(written) if written else None
-
-
-def _ngrams(text: str) -> set[tuple[str, ...]]:
-    words = text.split()
-    return set(zip(*(words[i:] for i in range(NGRAM)), strict=False))
+    copied = [text_overlap(turn.draft, turn.reply) for turn in solutions]
+    return metrics | _mean("solver/copy_rate", [rate for rate in copied if not math.isnan(rate)])
 
 
 def _mean(name: str, values: list[float]) -> dict[str, float]:

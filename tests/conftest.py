@@ -10,7 +10,9 @@ from agon_env.verifiers.probe import _find, _works
 
 # The suite draws the same examples every time: a red run means a changed program. `make fuzz`
 # (AGON_FUZZ_EXAMPLES) looks for new ones.
-settings.register_profile("repeatable", derandomize="AGON_FUZZ_EXAMPLES" not in os.environ)
+settings.register_profile(
+    "repeatable", derandomize="AGON_FUZZ_EXAMPLES" not in os.environ, max_examples=50
+)
 settings.load_profile("repeatable")
 
 LONGEST = ("test_a_run_killed_at_random_moments", "test_smollm2_a_real_llm")

@@ -49,7 +49,6 @@ def ask_server(behave, count: int = 4):
         ("scripted:no/such/file.py:f", "no file"),
         (f"scripted:{FILE}:absent", "no function 'absent'"),
         ("human:x", "nothing behind"),
-        ("vllm:org/model", "cannot be imported here"),
     ],
 )
 def test_a_string_that_names_nothing_is_one_clear_line(spec, says):

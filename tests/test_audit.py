@@ -130,6 +130,7 @@ def test_the_command_line_judges_stored_episodes_again(tmp_path, capsys, episode
     assert "2 verdicts changed" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_command_line_audits_a_file(tmp_path, capsys):
     path = tmp_path / "problems.jsonl"
     rows = [{"id": p.id, "question": p.question, "answer": p.answer} for p in (GOOD, BINARY, LEAK)]

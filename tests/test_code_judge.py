@@ -1,6 +1,5 @@
 """The code judge: every case of the table has its verdict, and nothing of it survives."""
 
-import functools
 import glob
 import json
 import os
@@ -13,8 +12,6 @@ import pytest
 from agon_env.types import CodeTests, Problem
 from agon_env.verifiers import VerifierPool, isolation
 from agon_env.verifiers.compare import same_output, same_value
-
-pytestmark = pytest.mark.xdist_group("code cases")  # one batch judges them all
 
 CASES = [
     json.loads(line)
@@ -74,41 +71,35 @@ def names_of_processes() -> set[str]:
     return names
 
 
-def check(case, verdict):
-    assert verdict.reason in {case["verdict"], *case.get("also_ok", [])}
-    assert (verdict.correct is True) == (verdict.reason == "accepted")
-    if "max_wall_s" in case:
-        assert verdict.seconds <= case["max_wall_s"] * len(case["tests"])
-    if "must_not_create" in case:
-        assert not os.path.exists(os.path.expanduser(case["must_not_create"]))
-    if "survivor_comm" in case:
-        assert case["survivor_comm"] not in names_of_processes()
+def complaints(case, verdict) -> list[str]:
+    """What is wrong with the verdict on a case, and what it left behind."""
+    found = []
+    if verdict.reason not in {case["verdict"], *case.get("also_ok", [])}:
+        found.append(f"{case['verdict']} expected, got {verdict.reason}")
+    if (verdict.correct is True) != (verdict.reason == "accepted"):
+        found.append(f"correct is {verdict.correct} with {verdict.reason}")
+    if "max_wall_s" in case and verdict.seconds > case["max_wall_s"] * len(case["tests"]):
+        found.append(f"took {verdict.seconds} s")
+    if os.path.exists(os.path.expanduser(case.get("must_not_create", "/nothing"))):
+        found.append(f"made {case['must_not_create']}")
+    if case.get("survivor_comm") in names_of_processes():
+        found.append(f"{case['survivor_comm']} still runs")
+    return found
 
 
-@pytest.fixture(scope="module")
-def quick_verdicts():
-    return judge_all(QUICK, "auto")
-
-
-@pytest.mark.parametrize("case", QUICK, ids=lambda case: case["id"])
-def test_a_case_of_the_table_has_its_verdict(case, quick_verdicts):
-    check(case, quick_verdicts[case["id"]])
-
-
-@functools.cache
-def judged_behind(wall):
-    return judge_all(CASES, wall)
-
-
-@pytest.fixture(params=WALLS)
-def all_verdicts(request):
-    return judged_behind(request.param)
+def test_a_case_of_each_kind_has_its_verdict():
+    """One batch judges them all: the pool starts once."""
+    verdicts = judge_all(QUICK, "auto")
+    wrong = {case["id"]: complaints(case, verdicts[case["id"]]) for case in QUICK}
+    assert {name: found for name, found in wrong.items() if found} == {}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_a_case_has_its_verdict_behind_every_wall(case, all_verdicts):
-    check(case, all_verdicts[case["id"]])
+@pytest.mark.parametrize("wall", WALLS)
+def test_every_case_of_the_table_has_its_verdict_behind_every_wall(wall):
+    verdicts = judge_all(CASES, wall)
+    wrong = {case["id"]: complaints(case, verdicts[case["id"]]) for case in CASES}
+    assert {name: found for name, found in wrong.items() if found} == {}
 
 
 @pytest.fixture(scope="module")

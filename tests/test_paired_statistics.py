@@ -14,7 +14,6 @@ from learners.benchmark.compare import holm
 from learners.benchmark.measures import cohens_kappa, conversion, corruption, difference, overlap
 from learners.statistics import (
     Proportion,
-    avg_at_k,
     hierarchical_bootstrap,
     maj_at_k,
     mcnemar_p,
@@ -34,11 +33,6 @@ def test_pass_all_k_is_the_share_of_subsets_that_are_all_right():
                 subsets = list(itertools.combinations([i < c for i in range(n)], k))
                 expected = sum(map(all, subsets)) / len(subsets)
                 assert pass_all_k(n, c, k) == pytest.approx(expected)
-
-
-def test_avg_at_k_is_the_mean():
-    assert avg_at_k([True, False, False, True]) == 0.5
-    assert math.isnan(avg_at_k([]))
 
 
 @pytest.mark.parametrize(

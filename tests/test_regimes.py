@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,8 @@ from learners.pair import PairTrainer
 from learners.ppo import PPO, PPOConfig
 from learners.rollout import Rollout
 from learners.run_folder import EVALUATIONS, step_of
-from learners.step_metrics import copy_rate, rollout_metrics
+from learners.step_metrics import rollout_metrics
+from learners.text_overlap import text_overlap
 from learners.trajectory import Trajectory
 
 A, B = AGENTS
@@ -152,6 +154,7 @@ def mixed(root: Path, **changes) -> PairConfig:
     return replace(config, ppo=PPOConfig(critic=CriticConfig(kind="own")), rotation="both")
 
 
+@pytest.mark.slow
 def test_two_learners_train_against_each_other_and_a_resumed_run_is_the_same(
     tmp_path: Path,
 ) -> None:
@@ -178,6 +181,7 @@ def test_two_learners_train_against_each_other_and_a_resumed_run_is_the_same(
     assert "agent_1/explained_variance" in json.loads(files[0].splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_two_deterministic_runs_write_the_same_files(tmp_path: Path) -> None:
     """Times are left out, everything else is there."""
     files = []
@@ -203,6 +207,7 @@ def test_alarms_of_a_run_are_logged_once(tmp_path: Path) -> None:
     assert line["alarm"] == "standstill/agent_1"
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_is_kept_and_can_be_deployed(tmp_path: Path) -> None:
     """Three checkpoints; the validation of step 1 is made the best, and `keep` is one."""
     trainer = trained(tmp_path, steps=0, keep_checkpoints=1)
@@ -251,10 +256,10 @@ def test_a_run_that_never_beats_the_untrained_pair_still_has_a_best_checkpoint(
     Pair.load(tmp_path / "run", checkpoint="best")
 
 
-def test_the_copy_rate_is_the_share_of_four_word_runs_of_the_draft() -> None:
-    # Of "a b c d e": abcd and bcde; the draft has the first alone.
-    assert copy_rate(Turn(A, "solver", "x a b c d y", "a b c d e")) == 0.5
-    assert copy_rate(Turn(A, "solver", "a b c", "a b c")) is None, "too short to tell"
+def test_the_copy_rate_is_the_share_of_five_word_runs_of_the_draft() -> None:
+    # Of "a b c d e f": abcde and bcdef; the draft has the first alone.
+    assert text_overlap("x a b c d e y", "a b c d e f") == 0.5
+    assert math.isnan(text_overlap("a b c d", "a b c d")), "too short to tell"
 
 
 def test_form_is_counted_by_role() -> None:

@@ -13,12 +13,12 @@ from learners.reproduction.methods import BASE, METHODS, SCALES, Scale, method, 
 from learners.reproduction.runs import make_record, record_file
 from learners.reproduction.table import (
     Row,
-    crossed_bootstrap,
     make_row,
     markdown,
     ordering_broken,
 )
 from learners.schedule import plan_step
+from learners.statistics import crossed_bootstrap
 
 
 def part(correct: str, tokens: float = 10.0) -> dict:

@@ -31,7 +31,7 @@ __all__ = [
 KINDS = {
     "hf": ("local", "hf_agent"),
     "run": ("local", "run_agent"),
-    "vllm": ("vllm", "vllm_agent"),
+    "vllm": ("local", "vllm_agent"),
     "openai": ("openai", "openai_agent"),
     "scripted": ("scripted", "scripted_agent"),
     "human": ("scripted", "human_agent"),

@@ -148,12 +148,14 @@ class OpenAIAgent:
             choice = data["choices"][0]
             message: Mapping[str, Any] = choice["message"]
             text = message.get("content") or ""
+            if not isinstance(text, str):
+                raise TypeError("content must be a text")
             thinking = message.get("reasoning_content") or message.get("reasoning") or ""
             usage = data.get("usage") or {}
             if thinking:
                 text = f"<think>{thinking}</think>{text}"
             return {
-                "text": text + "",
+                "text": text,
                 "prompt_tokens": _count(usage.get("prompt_tokens"), _text(request)),
                 "completion_tokens": _count(usage.get("completion_tokens"), text),
                 "finished": choice.get("finish_reason") != "length",

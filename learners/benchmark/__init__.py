@@ -9,7 +9,6 @@
 
 from learners.benchmark.benchmark import Plan, Settings, estimate, make_plan, play
 from learners.benchmark.compare import Compared, compare
-from learners.benchmark.conditions import conditions
 from learners.benchmark.results import results_of
 
 __all__ = [
@@ -17,7 +16,6 @@ __all__ = [
     "Plan",
     "Settings",
     "compare",
-    "conditions",
     "estimate",
     "make_plan",
     "play",

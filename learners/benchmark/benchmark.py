@@ -1,8 +1,4 @@
-"""A benchmark from its settings to its results: plan, play, count.
-
-settings = Settings(agents=("hf:a", "openai:http://localhost:8000/v1#b"), task="gsm8k")
-results = run(settings)
-"""
+"""A benchmark from its settings to its replies: the plan, what it will cost, and playing it."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from learners.benchmark.methods import CONTROLS, Method, all_methods, cascade
 from learners.benchmark.problems import ProblemSets, load_sets
 from learners.benchmark.prompts import Prompts
 from learners.benchmark.runner import Played, Progress, Runner
-from learners.benchmark.store import Store, peek, token_means
+from learners.benchmark.store import FIELDS, Store, peek, token_means
 from learners.checks import check_fields
 from learners.seeds import stream_seed
 
@@ -169,8 +165,7 @@ def estimate(plan: Plan, out: Path) -> list[Estimated]:
     """
     lines = peek(out / STORE)
     means = token_means(lines)
-    fields = ("agent", "task", "problem", "stage", "draft", "seed")
-    stored = {tuple(line[name] for name in fields) for line in lines}
+    stored = {tuple(line[name] for name in FIELDS) for line in lines}
     label_of = {name: label for label, name in reversed(list(plan.labels.items()))}
     questions = {problem.id: len(problem.question) / 4 for problem in plan.sets.all}
     guess = plan.settings.decoding.max_new_tokens / 2

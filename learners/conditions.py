@@ -11,7 +11,17 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-PACKAGES = ("agon-rl", "math-verify", "sympy", "numpy", "scipy", "torch", "transformers", "vllm")
+PACKAGES = (
+    "agon-rl",
+    "math-verify",
+    "sympy",
+    "numpy",
+    "scipy",
+    "torch",
+    "transformers",
+    "trl",
+    "vllm",
+)
 
 
 def conditions() -> dict[str, object]:
