@@ -26,6 +26,7 @@ def pool():
         yield pool
 
 
+@pytest.mark.slow
 def test_each_kind_of_bad_problem_is_found(pool):
     """Pitfalls 64 and 65: unusable golds and guessable answers."""
     findings = audit([GOOD, BROKEN, BINARY, LEAK, TWICE, CODE, EMPTY, NONE], pool)
@@ -103,6 +104,7 @@ def falsified(episode):
     return dataclasses.replace(episode, outcomes=tuple(outcomes))
 
 
+@pytest.mark.slow
 def test_judging_again_changes_nothing_when_nothing_changed(pool, episodes):
     count, changes = rejudge(episodes, pool)
     assert count == sum(len(episode.turns) for episode in episodes) == 16

@@ -62,6 +62,7 @@ def test_empty_batches_and_rows_are_refused():
 lengths = st.tuples(st.integers(1, 30), st.integers(1, 30))
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(lengths, max_size=30), st.integers(1, 200))
 def test_microbatches_hold_every_row_once_and_keep_the_budget(sizes, budget):

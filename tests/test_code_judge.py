@@ -147,6 +147,7 @@ def test_judging_stops_at_the_first_failure(pool):
     assert verdict.seconds < 5
 
 
+@pytest.mark.slow
 def test_the_tests_together_have_a_limit(pool):
     text = fenced("import time; time.sleep(0.3); print(sum(map(int, input().split())))")
     assert pool.submit(problem_of(ADD, total_time_s=0.5), text).result().reason == "time_limit"

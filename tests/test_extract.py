@@ -139,6 +139,7 @@ def reading_seconds(text: str) -> float:
     return min(times)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     "piece",

@@ -76,6 +76,7 @@ def changed(policy: Policy, before: dict[str, torch.Tensor]) -> set[str]:
     return {n for n, p in policy.model.named_parameters() if not torch.equal(p, before[n])}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), PAIRS)
 def test_full_models_of_two_families_play_and_every_parameter_moves(folders, first, second):
     policies = policy_pair((folders[first, 0], folders[second, 1]))

@@ -51,6 +51,7 @@ def test_training_moves_every_parameter_of_both_agents(tmp_path: Path) -> None:
             assert rows, f"{agent} {name} did not move"
 
 
+@pytest.mark.slow
 def test_two_adapters_share_one_base_that_never_moves(tmp_path: Path) -> None:
     trainer = PairTrainer(probe_task.lora_config(tmp_path), tmp_path / "run")
     policies = [player.policy for player in trainer.players.values()]
@@ -68,6 +69,7 @@ def test_two_adapters_share_one_base_that_never_moves(tmp_path: Path) -> None:
             assert torch.equal(parameter, base[name]), f"the base moved at {name}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rotation", "drafts_per_step"),
     [
@@ -127,6 +129,7 @@ def test_a_finished_run_holds_what_it_promises(finished: Path) -> None:
     assert names == [f"step_{step:08d}" for step in sorted({best, 3, 4})]
 
 
+@pytest.mark.slow
 def test_the_pair_answers_with_the_direction_chosen_on_validation(finished: Path) -> None:
     pair = Pair.load(finished)
     assert pair.drafter == chosen_drafter(RunFolder(finished), 4)
@@ -159,6 +162,7 @@ def test_the_final_table_names_every_row(finished: Path) -> None:
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
+@pytest.mark.slow
 def test_the_report_is_written_and_escapes_model_text(finished: Path) -> None:
     curves, transcripts = write_report(finished)
     assert curves.read_bytes().startswith(b"\x89PNG")

@@ -92,6 +92,7 @@ def test_a_timeout_is_reported_close_to_its_limit(pool):
     assert time.monotonic() - start < 3.0
 
 
+@pytest.mark.slow
 def test_time_in_the_queue_does_not_count_against_the_limit():
     """Pitfall 61: ten replies of 0.15 s each on one worker, limit 0.6 s."""
     with VerifierPool(workers=1) as pool:
@@ -99,6 +100,7 @@ def test_time_in_the_queue_does_not_count_against_the_limit():
     assert [v.reason for v in verdicts] == ["mismatch"] * 10
 
 
+@pytest.mark.slow
 def test_a_hung_worker_delays_no_other_reply(pool):
     """Pitfall 60: nothing joins the hung worker."""
     pool.verify_many([(OBEY, "good"), (OBEY, "sleep 0.1")])  # both workers are up

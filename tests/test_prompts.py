@@ -273,6 +273,7 @@ def test_any_string_can_be_read(text):
         assert isinstance(template.read(problem, text).summary, str)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [

@@ -80,6 +80,7 @@ def test_two_models_cannot_be_one(tmp_path: Path) -> None:
         probe_task.config(tmp_path, regime="self")
 
 
+@pytest.mark.slow
 def test_solo_trains_both_models_on_drafts_alone(tmp_path: Path) -> None:
     """2N = 8 drafts per model and problem; nobody solves and nobody is paid for it."""
     trainer = trained(tmp_path, steps=0, regime="solo")
@@ -103,6 +104,7 @@ def test_with_rotation_episode_both_agents_draft_and_solve_in_one_step(tmp_path:
     assert len(seats) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rotation", ["step", "episode"])
 def test_with_a_shared_draft_all_solvers_of_a_problem_read_one_text(
     tmp_path: Path, rotation: str
@@ -122,6 +124,7 @@ def test_with_a_shared_draft_all_solvers_of_a_problem_read_one_text(
     assert len(drafts) > len(groups), "the drafters still sample N"
 
 
+@pytest.mark.slow
 def test_alternation_leaves_the_other_agent_as_it_was(tmp_path: Path) -> None:
     """agent_0 for two steps, then agent_1; both schedules move on."""
     trainer = trained(tmp_path, steps=0, alternate_every=2)
@@ -136,6 +139,7 @@ def test_alternation_leaves_the_other_agent_as_it_was(tmp_path: Path) -> None:
         assert learner.gradient.optim.updates == 3 * 2  # pyright: ignore
 
 
+@pytest.mark.slow
 def test_dead_problems_are_replaced_in_a_run(tmp_path: Path) -> None:
     """Rewards of 0 make every problem dead: all 2 rounds are played, and logged."""
     trainer = trained(tmp_path, steps=0, refill_rounds=2)
@@ -234,6 +238,7 @@ def test_the_best_checkpoint_is_kept_and_can_be_deployed(tmp_path: Path) -> None
     assert not torch.equal(loaded["best"], now)
 
 
+@pytest.mark.slow
 def test_a_run_that_never_beats_the_untrained_pair_still_has_a_best_checkpoint(
     tmp_path: Path,
 ) -> None:

@@ -71,6 +71,7 @@ def test_lines_after_the_checkpoint_are_dropped_and_written_again(tmp_path: Path
     assert untimed_metrics(tmp_path / "run") == expected
 
 
+@pytest.mark.slow
 def test_a_line_cut_by_a_kill_is_ignored(tmp_path: Path) -> None:
     trainer = PairTrainer(probe_task.config(tmp_path), tmp_path / "run")
     trainer.train_step()
@@ -83,6 +84,7 @@ def test_a_line_cut_by_a_kill_is_ignored(tmp_path: Path) -> None:
     assert [m["step"] for m in untimed_metrics(tmp_path / "run")] == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_was_being_written_is_not_seen(tmp_path: Path) -> None:
     trainer = PairTrainer(probe_task.config(tmp_path), tmp_path / "run")
     trainer.train_step()
@@ -98,6 +100,7 @@ def test_a_checkpoint_that_was_being_written_is_not_seen(tmp_path: Path) -> None
     assert not half.exists()
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
     trainer = PairTrainer(probe_task.config(tmp_path), tmp_path / "run")
     trainer.train_step()

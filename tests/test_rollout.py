@@ -138,6 +138,7 @@ def test_rounds_and_agents_draw_from_different_streams(both):
     assert len(set(seeds)) == 4
 
 
+@pytest.mark.slow
 def test_the_seed_decides_the_rollout():
     first, same, other = run(players()), run(players()), run(players(), seed=4)
     assert first.trajectories == same.trajectories

@@ -36,6 +36,7 @@ def test_a_daemon_in_its_own_session_does_not_survive(way):
         assert processes(mark) == []
 
 
+@pytest.mark.slow
 def test_a_fork_bomb_ends_with_its_time(way):
     mark = secrets.token_hex(6)
     code = NAMED + f"name('{mark}')\n" + "while True:\n try: os.fork()\n except OSError: pass"

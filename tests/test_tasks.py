@@ -114,6 +114,7 @@ def test_an_echo_of_the_question_is_never_paid(name: str) -> None:
             assert judge_final(problem, f"<answer>{text}</answer>").correct is False, text
 
 
+@pytest.mark.slow
 def test_the_worked_examples_are_no_questions_of_the_task() -> None:
     template = find_task("arithmetic-easy").template
     shown = {shot.question for shot in template.shots}
@@ -229,6 +230,7 @@ def test_a_level_of_ones_own_is_one_call(clean_registry: None) -> None:
     assert all(p.question.count("+") == 2 for p in load_problems("sums", limit=10))
 
 
+@pytest.mark.slow
 def test_an_exhausted_level_says_how_much_it_holds(clean_registry: None) -> None:
     register_arithmetic("tiny", ArithmeticLevel(operations=(1, 1), largest=3, operators="+"))
     with pytest.raises(ValueError, match=r"tiny/train has only about \d different questions"):

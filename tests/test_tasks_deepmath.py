@@ -77,6 +77,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         yield running
 
 
+@pytest.mark.slow
 def test_only_the_needed_columns_cross_the_wire_and_the_second_load_needs_no_net(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,7 @@ def test_without_cache_and_net_the_error_says_what_is_missing_and_what_works(
     assert not find_task("deepmath-hard").offline()
 
 
+@pytest.mark.slow
 def test_the_hard_split_has_the_papers_sizes_and_no_overlap() -> None:
     judged = apply_rule([make_row(i) for i in range(3900)])
     chosen = {s: list(select(judged, "hard", s)) for s in SPLITS}

@@ -350,6 +350,7 @@ def test_puzzles_are_judged_by_their_own_scorer_and_drawn_by_split() -> None:
         assert (verdict.correct, verdict.reason) == expected
 
 
+@pytest.mark.slow
 def test_a_puzzle_is_judged_in_the_pool() -> None:
     pytest.importorskip("reasoning_gym")
     (problem,) = load_problems("reasoning-gym/chain_sum", "train", limit=1)

@@ -269,6 +269,7 @@ def test_the_judge_works_off_the_main_thread_and_is_right_there():
     assert found == [True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_algebra_that_does_not_end_is_a_timeout_and_leaves_the_callers_alarm_alone():
     """Guards pitfall 59 (a hang) and the loss of a caller's timer."""

@@ -63,6 +63,7 @@ def check_gold(gold):
         assert judge_math_marked(Problem(id="p", question="q", answer=gold), gold).correct
 
 
+@pytest.mark.slow
 @QUICK
 @given(golds, replies)
 def test_any_reply_gets_a_verdict(gold, reply):

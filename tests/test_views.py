@@ -371,6 +371,7 @@ def test_problems_beside_a_task_are_played_with_the_tasks_template():
     assert env.infos[A]["messages"][-1]["content"].startswith("Apply the operations")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(isolation() == "none", reason="programs run only where they can be isolated")
 def test_programs_and_mathematics_are_judged_by_their_own_verifiers_in_one_env():
     sums = Problem("sums", r"What is $\frac12 + \frac14$?", r"\frac{3}{4}")
