@@ -87,10 +87,12 @@ def _trained(config: PairConfig, folder: Path, monitor: Monitor) -> PairTrainer:
 
 
 def _refuse_other_config(found: Mapping[str, Any], config: PairConfig, path: Path) -> None:
-    """Raise ValueError where a stored result comes from another config; paths may differ."""
-    plain = json.loads(json.dumps(found))
-    wanted = json.loads(json.dumps(config.to_dict()))
-    differing = [k for k in wanted if k != "models" and plain.get(k) != wanted[k]]
+    """Raise ValueError where a stored result comes from another config; paths may differ.
+
+    An option that was added later had its default.
+    """
+    stored, wanted = PairConfig.from_dict(found).to_dict(), config.to_dict()
+    differing = [k for k in wanted if k != "models" and stored[k] != wanted[k]]
     if differing:
         raise ValueError(
             f"{path} was made with another {', '.join(differing)}; remove it, or choose another "
