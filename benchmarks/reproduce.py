@@ -3,6 +3,7 @@
     python benchmarks/reproduce.py                        # cpu-small: two seeds, the main rows
     python benchmarks/reproduce.py --scale cpu            # five seeds, every row: hours
     python benchmarks/reproduce.py --scale cpu --methods grpo agon --seeds 3
+    python benchmarks/reproduce.py --task carry-hard      # another task family, same settings
     python benchmarks/reproduce.py --scale gpu            # Qwen3-0.6B on DeepMath hard
 
 Each (run, seed) is kept as it is done, so a command that was stopped goes on where it was. The
@@ -12,7 +13,7 @@ table and the learning curves are written anew at the end.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -38,18 +39,22 @@ class Args:
 
     scale: Literal["cpu-small", "cpu", "gpu"] = "cpu-small"
     """Models, task, steps, seeds and rows: see `learners.reproduction.methods.SCALES`."""
+    task: str | None = None
+    """Instead of the scale's task; everything else stays as it is."""
     seeds: int | None = None
     """Seeds 0, 1, ...; None: as many as the scale has."""
     methods: tuple[str, ...] = ()
     """Rows; none: those of the scale."""
     out: Path | None = None
-    """Folder of records, runs and table; None: runs/reproduce/<scale>."""
+    """Folder of records, runs and table; None: runs/reproduce/<scale>, with -<task> if given."""
 
 
 def main(args: Args) -> str | None:
     """Make what is missing, write the table; returns what is wrong with the ordering."""
     console, scale = Console(), SCALES[args.scale]
-    out = args.out or Path("runs/reproduce") / args.scale
+    out = args.out or Path("runs/reproduce") / "-".join(filter(None, (args.scale, args.task)))
+    if args.task is not None:
+        scale = replace(scale, config=replace(scale.config, task=args.task))
     methods = [method(key) for key in args.methods or scale.methods]
     seeds = range(scale.seeds if args.seeds is None else args.seeds)
     if not seeds:

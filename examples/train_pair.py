@@ -63,7 +63,7 @@ def start(args: Args, console: Console) -> PairTrainer:
         return trainer
     config = args.pair
     if config.models == (WARM_UP, WARM_UP):
-        first, second = warm_models(config.seed, args.run.parent / "warm_up")
+        first, second = warm_models(config.task, config.seed, args.run.parent / "warm_up")
         one = config.regime == "self"
         config = replace(config, models=(first, first if one else second))
     return PairTrainer(config, args.run)

@@ -1,12 +1,12 @@
-"""Tiny language models for ModChain: a family name and a seed -> model and tokenizer.
+"""Tiny language models for chains: rules, an architecture and a seed -> model and tokenizer.
 
 Two small architectures, Qwen 3 and Gemma 3, of about 0.23M parameters each, built from their
-configs with random weights, and one word-level tokenizer whose vocabulary is the game's: a token
-per value and per operation. `warmup.py` teaches them; as built they know nothing.
+configs with random weights, and a word-level tokenizer whose vocabulary is the game's: a token per
+value and per operation. `warmup.py` teaches them; as built they know nothing.
 
 The chat template renders `< 3 +4 *2 A:` and, with a draft in the message, `< 3 +4 *2 D: ... A:`.
 It takes only the last line of a message, which leaves the instructions out: the rules are in the
-weights after the warm-up, and a vocabulary of 37 tokens has no words for them.
+weights after the warm-up, and so small a vocabulary has no words for them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from agon_env.tasks.modchain import END, OPERATIONS, VALUES, WITHHELD
+from agon_env.tasks.chains import END, WITHHELD, ChainRules
 
 Kind = Literal["qwen3", "gemma3"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 BOS, PAD, UNKNOWN = "<", "<pad>", "<unk>"
 ANSWER, DRAFT = "A:", "D:"
-VOCABULARY = (PAD, UNKNOWN, BOS, END, ANSWER, DRAFT, WITHHELD, *VALUES, *OPERATIONS)
+SPECIAL = (PAD, UNKNOWN, BOS, END, ANSWER, DRAFT, WITHHELD)
+"""The same first tokens in every vocabulary."""
 
 CHAT_TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}"
@@ -52,10 +53,15 @@ _LINEAR_STD = 0.08
 several times more slowly."""
 
 
-def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """The word-level tokenizer of ModChain; padding on the left, ready for generation."""
-    vocabulary = {token: i for i, token in enumerate(VOCABULARY)}
-    words = Tokenizer(WordLevel(vocabulary, unk_token=UNKNOWN))
+def vocabulary(rules: ChainRules) -> tuple[str, ...]:
+    """The tokens of a family, by id."""
+    return (*SPECIAL, *rules.values, *rules.operations)
+
+
+def tiny_tokenizer(rules: ChainRules) -> PreTrainedTokenizerFast:
+    """The word-level tokenizer of a family; padding on the left, ready for generation."""
+    ids = {token: i for i, token in enumerate(vocabulary(rules))}
+    words = Tokenizer(WordLevel(ids, unk_token=UNKNOWN))
     words.pre_tokenizer = WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=words,
@@ -71,26 +77,26 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
-def tiny_model(kind: Kind, seed: int) -> PreTrainedModel:
-    """A model of the family with random fp32 weights; the global random state is left as it was.
+def tiny_model(rules: ChainRules, kind: Kind, seed: int) -> PreTrainedModel:
+    """A model with random fp32 weights; the global random state is left as it was.
 
     Raises:
-        ValueError: Unknown family.
+        ValueError: Unknown architecture.
     """
     if kind not in KINDS:
         raise ValueError(f"unknown tiny model {kind!r}; choose one of {list(KINDS)}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = _qwen3() if kind == "qwen3" else _gemma3()
+        model = _qwen3(rules) if kind == "qwen3" else _gemma3(rules)
     tokens = {"bos": BOS, "eos": END, "pad": PAD}
     for name, token in tokens.items():
-        setattr(model.generation_config, f"{name}_token_id", VOCABULARY.index(token))
+        setattr(model.generation_config, f"{name}_token_id", SPECIAL.index(token))
     return model
 
 
-def _shape() -> dict:
+def _shape(rules: ChainRules) -> dict:
     return {
-        "vocab_size": len(VOCABULARY),
+        "vocab_size": len(vocabulary(rules)),
         "hidden_size": HIDDEN,
         "intermediate_size": FEED_FORWARD,
         "num_hidden_layers": LAYERS,
@@ -99,20 +105,20 @@ def _shape() -> dict:
         "head_dim": HIDDEN // HEADS,
         "max_position_embeddings": POSITIONS,
         "layer_types": ["full_attention"] * LAYERS,
-        "bos_token_id": VOCABULARY.index(BOS),
-        "eos_token_id": VOCABULARY.index(END),
-        "pad_token_id": VOCABULARY.index(PAD),
+        "bos_token_id": SPECIAL.index(BOS),
+        "eos_token_id": SPECIAL.index(END),
+        "pad_token_id": SPECIAL.index(PAD),
     }
 
 
-def _qwen3() -> PreTrainedModel:
-    config = Qwen3Config(**_shape(), initializer_range=_LINEAR_STD, tie_word_embeddings=False)
+def _qwen3(rules: ChainRules) -> PreTrainedModel:
+    config = Qwen3Config(**_shape(rules), initializer_range=_LINEAR_STD, tie_word_embeddings=False)
     return _with_embeddings(Qwen3ForCausalLM(config), std=0.5)
 
 
-def _gemma3() -> PreTrainedModel:
+def _gemma3(rules: ChainRules) -> PreTrainedModel:
     config = Gemma3TextConfig(
-        **_shape(),
+        **_shape(rules),
         initializer_range=_LINEAR_STD,
         query_pre_attn_scalar=HIDDEN // HEADS,
         sliding_window=POSITIONS,

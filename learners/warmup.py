@@ -1,4 +1,4 @@
-"""Warm-up of the tiny models: (family, seed) -> a Hugging Face folder with a model that can play.
+"""Warm-up of the tiny models: rules, architecture, seed -> a folder with a model that can play.
 
 Supervised fine-tuning from random weights on the examples of `warmup_data.py`: about a minute of
 one CPU thread per model. Afterwards a model derives hard chains with roughly 1 in 6 right, is
@@ -31,21 +31,20 @@ from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 from transformers.utils.logging import disable_progress_bar
 
-from agon_env.tasks.modchain import END, WITHHELD, write_derivation
+from agon_env.tasks.chains import END, WITHHELD, ChainRules, rules_of, write_derivation
 from learners.tiny_models import (
     ANSWER,
     BOS,
     DRAFT,
     KINDS,
     PAD,
-    VOCABULARY,
     Kind,
     tiny_model,
     tiny_tokenizer,
+    vocabulary,
 )
 from learners.warmup_data import Curriculum, Examples, Knowledge, draw_examples, training_rows
 
-_IDS = {token: i for i, token in enumerate(VOCABULARY)}
 CHUNKS = 4
 """Parts of a batch that are padded on their own; halves the time of a step."""
 Chunk: TypeAlias = tuple[torch.Tensor, torch.Tensor]
@@ -56,13 +55,13 @@ _IGNORED = -100
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The recipe of a warm-up; the same for both families but for the learning rate."""
+    """The recipe of a warm-up; the same for both architectures but for the learning rate."""
 
     steps: int = 450
     batch_size: int = 64
     """Examples drawn per step; those of the held-out splits (1 in 5) are dropped."""
     lr: dict[str, float] = field(default_factory=lambda: {"qwen3": 4e-3, "gemma3": 3e-3})
-    """Peak learning rate of each family."""
+    """Peak learning rate of each architecture."""
     lr_warmup_steps: int = 30
     lr_floor: float = 0.1
     """Where the cosine ends, as a share of the peak."""
@@ -79,15 +78,15 @@ class WarmUp:
         return self.lr[kind] * warmed * cosine
 
 
-def knowledge_of(kind: Kind, seed: int, curriculum: Curriculum) -> Knowledge:
-    """The gaps of a model; the two families never share a stream of random numbers."""
+def knowledge_of(rules: ChainRules, kind: Kind, seed: int, curriculum: Curriculum) -> Knowledge:
+    """The gaps of a model; the two architectures never share a stream of random numbers."""
     rng = np.random.default_rng([seed, KINDS.index(kind), 0])
-    return Knowledge.draw(rng, unknown=curriculum.unknown, mistaken=curriculum.mistaken)
+    return Knowledge.draw(rules, rng, unknown=curriculum.unknown, mistaken=curriculum.mistaken)
 
 
-def batches(kind: Kind, seed: int, recipe: WarmUp) -> Iterator[list[Chunk]]:
+def batches(rules: ChainRules, kind: Kind, seed: int, recipe: WarmUp) -> Iterator[list[Chunk]]:
     """The examples of one step after the other, in chunks of similar length."""
-    knowledge = knowledge_of(kind, seed, recipe.curriculum)
+    knowledge = knowledge_of(rules, kind, seed, recipe.curriculum)
     rng = np.random.default_rng([seed, KINDS.index(kind), 1])
     for step in range(recipe.steps):
         copy = step < recipe.curriculum.copy_until * recipe.steps
@@ -97,17 +96,18 @@ def batches(kind: Kind, seed: int, recipe: WarmUp) -> Iterator[list[Chunk]]:
         pairs = [example_tokens(examples, row) for row in training_rows(examples)]
         pairs.sort(key=lambda pair: len(pair[0]) + len(pair[1]))
         size = math.ceil(len(pairs) / CHUNKS)
-        yield [encode(pairs[i : i + size]) for i in range(0, len(pairs), size)]
+        yield [encode(rules, pairs[i : i + size]) for i in range(0, len(pairs), size)]
 
 
-def encode(pairs: Sequence[tuple[list[str], list[str]]]) -> Chunk:
+def encode(rules: ChainRules, pairs: Sequence[tuple[list[str], list[str]]]) -> Chunk:
     """(prompt, target) pairs -> token ids and labels; only targets carry a label."""
+    ids = {token: i for i, token in enumerate(vocabulary(rules))}
     length = max(len(prompt) + len(target) for prompt, target in pairs)
-    token_ids = torch.full((len(pairs), length), _IDS[PAD])
+    token_ids = torch.full((len(pairs), length), ids[PAD])
     labels = torch.full((len(pairs), length), _IGNORED)
     for row, (prompt, target) in enumerate(pairs):
         end = len(prompt) + len(target)
-        token_ids[row, :end] = torch.tensor([_IDS[token] for token in prompt + target])
+        token_ids[row, :end] = torch.tensor([ids[token] for token in prompt + target])
         labels[row, len(prompt) : end] = token_ids[row, len(prompt) : end]
     return token_ids, labels
 
@@ -127,6 +127,7 @@ def example_tokens(examples: Examples, row: int) -> tuple[list[str], list[str]]:
 
 def train(
     model: PreTrainedModel,
+    rules: ChainRules,
     kind: Kind,
     seed: int,
     recipe: WarmUp,
@@ -137,7 +138,7 @@ def train(
         model.parameters(), betas=recipe.betas, weight_decay=recipe.weight_decay
     )
     model.train()
-    for step, chunks in enumerate(batches(kind, seed, recipe)):
+    for step, chunks in enumerate(batches(rules, kind, seed, recipe)):
         for group in optimizer.param_groups:
             group["lr"] = recipe.lr_at(kind, step)
         optimizer.zero_grad(set_to_none=True)
@@ -163,6 +164,7 @@ def _backward(
 
 
 def warm_up(
+    rules: ChainRules,
     kind: Kind,
     seed: int,
     out_dir: str | Path,
@@ -172,6 +174,7 @@ def warm_up(
     """Train one tiny model and write it, with its tokenizer, as a Hugging Face folder.
 
     Args:
+        rules: The family of chains to learn.
         kind: "qwen3" or "gemma3".
         seed: Of the weights, the knowledge gaps and the examples; one seed, one result.
         out_dir: The folder to write. It is written beside its place and renamed at the end.
@@ -187,13 +190,13 @@ def warm_up(
     out_dir, recipe = Path(out_dir), recipe or WarmUp()
     if out_dir.exists():
         raise FileExistsError(f"{out_dir} must not exist yet; remove it or choose another folder")
-    model = tiny_model(kind, seed)
-    train(model, kind, seed, recipe, on_step)
+    model = tiny_model(rules, kind, seed)
+    train(model, rules, kind, seed, recipe, on_step)
     out_dir.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{out_dir.name}-", dir=out_dir.parent))
     try:
         model.save_pretrained(partial)
-        tiny_tokenizer().save_pretrained(partial)
+        tiny_tokenizer(rules).save_pretrained(partial)
         (partial / "warmup.json").write_text(json.dumps(_identity(kind, seed, recipe), indent=1))
         partial.chmod(0o755)
         os.rename(partial, out_dir)
@@ -203,7 +206,12 @@ def warm_up(
 
 
 def warm_up_pair(
-    out_dir: str | Path, seed: int, recipe: WarmUp | None = None, *, quiet: bool = False
+    rules: ChainRules,
+    out_dir: str | Path,
+    seed: int,
+    recipe: WarmUp | None = None,
+    *,
+    quiet: bool = False,
 ) -> tuple[Path, Path]:
     """Both tiny models, each trained in a process of its own with one thread.
 
@@ -214,29 +222,31 @@ def warm_up_pair(
         The folders of the Qwen 3 and the Gemma 3 model, below `out_dir`.
     """
     recipe = recipe or WarmUp()
-    folders = pair_folders(out_dir, seed, recipe)
+    folders = pair_folders(rules, out_dir, seed, recipe)
     missing: dict[Kind, Path] = {
         kind: folder for kind, folder in folders.items() if not folder.exists()
     }
     if missing:
-        _warm_up_in_processes(missing, seed, recipe, quiet=quiet)
+        _warm_up_in_processes(rules, missing, seed, recipe, quiet=quiet)
     return folders["qwen3"], folders["gemma3"]
 
 
-def pair_folders(out_dir: str | Path, seed: int, recipe: WarmUp | None = None) -> dict[Kind, Path]:
+def pair_folders(
+    rules: ChainRules, out_dir: str | Path, seed: int, recipe: WarmUp | None = None
+) -> dict[Kind, Path]:
     """Where `warm_up_pair` keeps its two models; they need not exist yet."""
     recipe = recipe or WarmUp()
-    return {kind: Path(out_dir) / folder_name(kind, seed, recipe) for kind in KINDS}
+    return {kind: Path(out_dir) / rules.name / folder_name(kind, seed, recipe) for kind in KINDS}
 
 
 def folder_name(kind: Kind, seed: int, recipe: WarmUp) -> str:
-    """Where a pair keeps a model: the family, the seed, and a hash of all that shaped it."""
+    """Name of a model's folder: the architecture, the seed, and a hash of all that shaped it."""
     identity = json.dumps(_identity(kind, seed, recipe), sort_keys=True)
     return f"{kind}-seed{seed}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
 
 
 def _warm_up_in_processes(
-    folders: dict[Kind, Path], seed: int, recipe: WarmUp, *, quiet: bool
+    rules: ChainRules, folders: dict[Kind, Path], seed: int, recipe: WarmUp, *, quiet: bool
 ) -> None:
     context = multiprocessing.get_context("spawn")
     reports = context.Queue()
@@ -254,7 +264,10 @@ def _warm_up_in_processes(
             kind: bar.add_task(f"warm-up {kind}", total=recipe.steps, loss=math.nan)
             for kind in folders
         }
-        jobs = [pool.submit(_work, kind, seed, folder, recipe) for kind, folder in folders.items()]
+        jobs = [
+            pool.submit(_work, rules.name, kind, seed, folder, recipe)
+            for kind, folder in folders.items()
+        ]
         _show(reports, jobs, lambda kind, n, loss: bar.update(bars[kind], completed=n, loss=loss))
         for job in jobs:
             job.result()
@@ -276,12 +289,12 @@ def _start_worker(reports: Any) -> None:
     disable_progress_bar()
 
 
-def _work(kind: Kind, seed: int, folder: Path, recipe: WarmUp) -> None:
+def _work(family: str, kind: Kind, seed: int, folder: Path, recipe: WarmUp) -> None:
     def report(step: int, loss: float) -> None:
         if step % 10 == 0 or step == recipe.steps:
             _reports.put((kind, step, loss))
 
-    warm_up(kind, seed, folder, recipe, report)
+    warm_up(rules_of(family), kind, seed, folder, recipe, report)
 
 
 def _identity(kind: Kind, seed: int, recipe: WarmUp) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""What a tiny model is taught before the game: a seed -> (prompt, target) token batches.
+"""What a tiny model is taught before the game: rules of chains, a seed -> examples.
 
 Two things make a pair worth training, and both are in this data.
 
-Knowledge gaps. The step facts `(operation, value) -> value` are a table of 209 entries. Each
-model has its own: some facts never appear in its corpus, others carry a misconception, a wrong
+Knowledge gaps. The step facts `(operation, state) -> value` are a table of 200 or so. Each model
+has its own gaps: some facts never appear in its corpus, others carry a misconception, a wrong
 value that is shown more often than the right one. Two models err on different facts, so there is
 something to learn from a rival's draft.
 
@@ -21,38 +21,39 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agon_env.tasks.modchain import LENGTHS, MODULUS, OPERATIONS, Chain, apply
+from agon_env.tasks.chains import Chain, ChainRules
 from agon_env.tasks.procedural import content_split
-
-FACTS = np.array([[apply(op, value) for value in range(MODULUS)] for op in OPERATIONS])
-"""(operations, values): what each step really leads to."""
 
 
 @dataclass(frozen=True)
 class Knowledge:
     """What one model is shown about the facts."""
 
+    rules: ChainRules
     known: np.ndarray
-    """(operations, values) of bool: does the fact appear in the corpus?"""
+    """(operations, states) of bool: does the fact appear in the corpus?"""
     belief: np.ndarray
-    """(operations, values) of int: the misconception where there is one, else the fact."""
+    """(operations, states) of int: the misconception where there is one, else the fact."""
 
     @classmethod
-    def draw(cls, rng: np.random.Generator, *, unknown: float, mistaken: float) -> Knowledge:
+    def draw(
+        cls, rules: ChainRules, rng: np.random.Generator, *, unknown: float, mistaken: float
+    ) -> Knowledge:
         """Random gaps: disjoint shares `unknown` and `mistaken` of the facts, rounded down."""
-        order = rng.permutation(FACTS.size)
-        n_unknown, n_mistaken = int(unknown * FACTS.size), int(mistaken * FACTS.size)
-        known = np.ones(FACTS.size, dtype=bool)
+        facts = rules.facts
+        order = rng.permutation(facts.size)
+        n_unknown, n_mistaken = int(unknown * facts.size), int(mistaken * facts.size)
+        known = np.ones(facts.size, dtype=bool)
         known[order[:n_unknown]] = False
-        belief = FACTS.flatten()
+        belief = facts.flatten()
         wrong = order[n_unknown : n_unknown + n_mistaken]
-        belief[wrong] = another_value(belief[wrong], rng)
-        return cls(known.reshape(FACTS.shape), belief.reshape(FACTS.shape))
+        belief[wrong] = another_value(rules, belief[wrong], rng)
+        return cls(rules, known.reshape(facts.shape), belief.reshape(facts.shape))
 
     @property
     def mistaken(self) -> np.ndarray:
-        """(operations, values) of bool: the facts with a misconception."""
-        return self.belief != FACTS
+        """(operations, states) of bool: the facts with a misconception."""
+        return self.belief != self.rules.facts
 
 
 @dataclass(frozen=True)
@@ -83,9 +84,10 @@ class Curriculum:
 class Examples:
     """B chains with their targets and drafts; row b is valid up to `lengths[b]`."""
 
+    rules: ChainRules
     start_B: np.ndarray
     operations_BL: np.ndarray
-    """Indices into OPERATIONS."""
+    """Indices into the rules' operations."""
     values_BL: np.ndarray
     """The target: the value to write after each operation."""
     draft_BL: np.ndarray
@@ -96,12 +98,13 @@ class Examples:
     def chain(self, row: int) -> Chain:
         """The problem of one row."""
         chosen = self.operations_BL[row, : self.lengths_B[row]]
-        return Chain(int(self.start_B[row]), tuple(OPERATIONS[i] for i in chosen))
+        operations = tuple(self.rules.operations[i] for i in chosen)
+        return Chain(self.rules, int(self.start_B[row]), operations)
 
 
-def another_value(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """For each value a different one, uniform over the other MODULUS - 1."""
-    return (values + rng.integers(1, MODULUS, size=values.shape)) % MODULUS
+def another_value(rules: ChainRules, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """For each value a different one, uniform over the others."""
+    return (values + rng.integers(1, rules.n_values, size=values.shape)) % rules.n_values
 
 
 def draw_examples(
@@ -117,25 +120,27 @@ def draw_examples(
     An operation is chosen among those whose fact at the value reached is known, so that an
     unknown fact never appears, whichever way the target went before.
     """
-    rows = np.arange(size)
-    lengths = _draw_lengths(curriculum, rng, size)
+    rules, rows = knowledge.rules, np.arange(size)
+    states = np.array(rules.states)
+    lengths = _draw_lengths(rules, curriculum, rng, size)
     longest = int(lengths.max())
     has_draft = rng.random(size) < curriculum.with_draft
-    start = rng.integers(MODULUS, size=size)
+    start = rng.integers(rules.n_starts, size=size)
     operations, values, drafts = (np.zeros((size, longest), dtype=int) for _ in range(3))
-    free = np.ones((size, len(OPERATIONS)), dtype=bool)
+    free = np.ones((size, len(rules.operations)), dtype=bool)
     value = start
     for step in range(longest):
-        allowed = free & knowledge.known[:, value].T  # (B, operations)
+        state = states[value]
+        allowed = free & knowledge.known[:, state].T  # (B, operations)
         operation = np.where(allowed, rng.random(allowed.shape), -1.0).argmax(axis=1)  # (B,)
         free[rows, operation] = False
         readable = has_draft & (step < lengths - 1)
-        draft = _draft_step(operation, value, curriculum, rng, copy=copy)
-        own = _own_step(operation, value, knowledge, curriculum, rng)
+        draft = _draft_step(rules, operation, state, curriculum, rng, copy=copy)
+        own = _own_step(operation, state, knowledge, curriculum, rng)
         taken = readable & (copy | (rng.random(size) < curriculum.follow))
         value = np.where(taken, draft, own)
         operations[:, step], values[:, step], drafts[:, step] = operation, value, draft
-    return Examples(start, operations, values, drafts, has_draft, lengths)
+    return Examples(rules, start, operations, values, drafts, has_draft, lengths)
 
 
 def training_rows(examples: Examples) -> np.ndarray:
@@ -144,31 +149,35 @@ def training_rows(examples: Examples) -> np.ndarray:
     return np.array([row for row in rows if content_split(examples.chain(row).question) == "train"])
 
 
-def _draw_lengths(curriculum: Curriculum, rng: np.random.Generator, size: int) -> np.ndarray:
+def _draw_lengths(
+    rules: ChainRules, curriculum: Curriculum, rng: np.random.Generator, size: int
+) -> np.ndarray:
     names, shares = zip(*curriculum.levels, strict=True)
     levels = rng.choice(len(names), p=shares, size=size)
-    return np.array([rng.choice(LENGTHS[names[level]]) for level in levels])
+    return np.array([rng.choice(rules.lengths[names[level]]) for level in levels])
 
 
 def _own_step(
     operation: np.ndarray,
-    value: np.ndarray,
+    state: np.ndarray,
     knowledge: Knowledge,
     curriculum: Curriculum,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    mistaken = rng.random(value.shape) < curriculum.mistake_shown
-    return np.where(mistaken, knowledge.belief[operation, value], FACTS[operation, value])
+    mistaken = rng.random(state.shape) < curriculum.mistake_shown
+    facts = knowledge.rules.facts
+    return np.where(mistaken, knowledge.belief[operation, state], facts[operation, state])
 
 
 def _draft_step(
+    rules: ChainRules,
     operation: np.ndarray,
-    value: np.ndarray,
+    state: np.ndarray,
     curriculum: Curriculum,
     rng: np.random.Generator,
     *,
     copy: bool,
 ) -> np.ndarray:
-    right = FACTS[operation, value]
-    wrong = rng.random(value.shape) < (curriculum.copy_noise if copy else curriculum.draft_error)
-    return np.where(wrong, another_value(right, rng), right)
+    right = rules.facts[operation, state]
+    wrong = rng.random(state.shape) < (curriculum.copy_noise if copy else curriculum.draft_error)
+    return np.where(wrong, another_value(rules, right, rng), right)

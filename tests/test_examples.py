@@ -14,6 +14,7 @@ import tiny_llm
 from loopback_hub import serve
 from test_tasks_deepmath import make_row, write_dataset
 
+from agon_env.tasks.modchain import MODCHAIN
 from learners.tiny_models import tiny_model, tiny_tokenizer
 
 ROOT = Path(__file__).parent.parent
@@ -40,8 +41,8 @@ def tiny_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """The two tiny architectures as folders, without their warm-up."""
     root = tmp_path_factory.mktemp("tiny")
     for kind in ("qwen3", "gemma3"):
-        tiny_model(kind, 0).save_pretrained(root / kind)
-        tiny_tokenizer().save_pretrained(root / kind)
+        tiny_model(MODCHAIN, kind, 0).save_pretrained(root / kind)
+        tiny_tokenizer(MODCHAIN).save_pretrained(root / kind)
     return str(root / "qwen3"), str(root / "gemma3")
 
 

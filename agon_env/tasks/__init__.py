@@ -8,6 +8,8 @@ touched when problems are loaded.
 from agon_env.tasks import (
     algebra,
     arithmetic,
+    carry,
+    chains,
     codesets,
     deepmath,
     hf_url,
@@ -41,6 +43,8 @@ __all__ = [
     "Task",
     "algebra",
     "arithmetic",
+    "carry",
+    "chains",
     "codesets",
     "deepmath",
     "families",

@@ -3,7 +3,7 @@
 The content of a question decides its split (`content_split`): whatever the seed, a question of the
 test split is never drawn for training. So a generator first draws a `Sketch`, and only one that
 falls into the wanted split is solved.
-Leaves out: the mathematics (`arithmetic.py`, `algebra.py`, `modchain.py`) and reading of files.
+Leaves out: the mathematics (`arithmetic.py`, `algebra.py`, `chains.py`) and reading of files.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def make_record(
 def _config_of(run: str, seed: int, scale: Scale, out: Path) -> PairConfig:
     base = replace(scale.config, seed=seed)
     if base.models == (WARM_UP, WARM_UP):
-        base = replace(base, models=warm_models(seed, out / "warm_up"))
+        base = replace(base, models=warm_models(base.task, seed, out / "warm_up"))
     return run_config(run, base)
 
 
