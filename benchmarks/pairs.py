@@ -23,7 +23,7 @@ from rich.table import Table
 
 from agon_env.types import Reveal
 from learners.agents import AgentError, AgentOptions, Decoding, make_agents
-from learners.benchmark import Plan, Settings, estimate, make_plan, play, results_of
+from learners.benchmark import Examples, Plan, Settings, estimate, make_plan, play, results_of
 from learners.benchmark.page import page
 from learners.benchmark.progress import Bar
 from learners.benchmark.tables import markdown
@@ -37,7 +37,8 @@ class Args:
 
     agents: Annotated[tuple[str, ...], tyro.conf.Positional]
     """Two or more of hf:model, hf:path#adapter, run:folder#agent_0, vllm:model,
-    openai:http://host:port/v1#model, scripted:module:function, human."""
+    openai:http://host:port/v1#model, completions:http://host:port/v1#base-model,
+    scripted:module:function, human."""
     task: str
     """A name of `python -m agon_env.tasks`, or a file of problems."""
     n: int = 300
@@ -57,6 +58,9 @@ class Args:
     """Also solve without the draft and with the draft of another problem."""
     reveal: Reveal = "summary"
     """What of a draft the solver sees."""
+    examples: Examples = "auto"
+    """Who is shown worked examples in place of a description of how to reply: base models, or all.
+    For chat models that are too small to follow a description."""
     decoding: Decoding = field(default_factory=Decoding)
     """The same for all agents."""
     options: AgentOptions = field(default_factory=AgentOptions)
@@ -82,6 +86,7 @@ class Args:
             controls=CONTROLS if self.controls == ("all",) else self.controls,
             influence=self.influence,
             reveal=self.reveal,
+            examples=self.examples,
             decoding=self.decoding,
             options=self.options,
         )

@@ -4,7 +4,8 @@
     python examples/train_pair.py smollm2                   # a real LLM with two LoRA adapters
     python examples/train_pair.py qwen3-0.6b-deepmath-hard  # the paper's set-up, one GPU
 
-Every field is a flag (`--help`). A run that was stopped goes on with `--resume`.
+Every field is a flag (`--help`). A run that was stopped goes on with `--resume`; `--plan` tells
+how much memory a run will need.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import tyro
 from rich.console import Console
 
+from learners import processes
 from learners.cascade import Pair, chosen_drafter
 from learners.config import PairConfig
 from learners.evaluate import Evaluation
+from learners.memory import is_out_of_memory, memory_plan, out_of_memory_line
+from learners.memory_table import longest_prompt, plan_tables
+from learners.model_shape import shape_of
 from learners.monitor import Monitor, evaluation_tables
 from learners.pair import PairTrainer
 from learners.presets import PAPER, SMOLLM2, TINY, WARM_UP
@@ -37,6 +43,14 @@ class Args:
     """Folder of the run."""
     resume: bool = False
     """Continue the run in that folder; its own config counts, other flags are ignored."""
+    plan: bool = False
+    """Print the memory that the run will need, and stop: no weights are loaded."""
+    prompt_tokens: int | None = None
+    """For the plan: tokens of a drafter's longest prompt. Default: that of 64 problems."""
+    processes: int = 1
+    """For the plan: processes that share the work of a step."""
+    sharded: bool = False
+    """For the plan: they divide weights, gradients and optimizer, as FSDP does."""
 
 
 PRESETS = {
@@ -61,12 +75,39 @@ def start(args: Args, console: Console) -> PairTrainer:
         trainer = PairTrainer.resume(args.run)
         console.print(f"resuming {args.run} after step {trainer.step}", highlight=False)
         return trainer
+    processes.connect(args.pair.device)
+    return PairTrainer(processes.main_first(lambda: with_models(args)), args.run)
+
+
+def with_models(args: Args) -> PairConfig:
+    """The config with names of models in the place of `WARM_UP`."""
     config = args.pair
     if config.models == (WARM_UP, WARM_UP):
         first, second = warm_models(config.task, config.seed, args.run.parent / "warm_up")
         one = config.regime == "self"
         config = replace(config, models=(first, first if one else second))
-    return PairTrainer(config, args.run)
+    return config
+
+
+def show_plan(args: Args, console: Console) -> None:
+    """Print what the run would take, without loading weights."""
+    config = with_models(args)
+    names = dict.fromkeys(config.models) if config.regime == "self" else config.models
+    shapes = [shape_of(name, config.lora, config.dtype) for name in names]
+    prompt = args.prompt_tokens or longest_prompt(config)
+    cuda = config.device.startswith("cuda") or (
+        config.device == "auto" and torch.cuda.is_available()
+    )
+    plan = memory_plan(
+        config,
+        shapes,
+        prompt,
+        on_cpu=not cuda,
+        processes=args.processes,
+        sharded=args.sharded,
+    )
+    for part in plan_tables(plan, config, prompt):
+        console.print(part, highlight=False)
 
 
 def before_training(folder: RunFolder) -> Evaluation:
@@ -78,11 +119,17 @@ def before_training(folder: RunFolder) -> Evaluation:
 
 def main(args: Args) -> None:
     """Train, print the table, write the report, answer one question."""
-    console = Console()
+    console = Console(quiet=not processes.is_main())
+    if args.plan:
+        show_plan(args, console)
+        return
     trainer = start(args, console)
     after = trainer.train(Monitor(console))
-    before = before_training(trainer.folder)
-    drafter = chosen_drafter(trainer.folder, trainer.step)
+    if not processes.is_main():
+        return
+    folder = RunFolder(args.run)
+    before = before_training(folder)
+    drafter = chosen_drafter(folder, trainer.step)
     console.print(evaluation_tables(before, after, drafter, trainer.config.task))
     for file in write_report(args.run):
         console.print(f"wrote {file}", highlight=False)
@@ -108,4 +155,9 @@ if __name__ == "__main__":
         except KeyboardInterrupt:
             sys.exit(f"\nstopped; continue with: python {sys.argv[0]} --run {chosen.run} --resume")
     except (ValueError, OSError, ImportError, FloatingPointError) as error:
-        sys.exit(f"error: {error}")
+        shown = processes.is_main() or not processes.is_of_all(error)
+        sys.exit(f"error: {error}" if shown else 1)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        sys.exit(f"error: {out_of_memory_line(error)}")

@@ -6,12 +6,14 @@ in the same column. Masks come from lengths, never from ids (pitfalls 1-3, 7).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from learners import processes
 from learners.prefix import shared_length
 from learners.trajectory import Trajectory
 
@@ -76,6 +78,14 @@ def collate(
         sampler_logprobs=logprobs.to(device),
         shared_prefix=shared_length([t.prompt_ids for t in trajectories]),
     )
+
+
+def shared_microbatches(trajectories: Sequence[Trajectory], max_tokens: int) -> list[list[int]]:
+    """This process's micro-batches; cut so that every process has some, of about equal work."""
+    tokens = sum(len(t.prompt_ids) + len(t.completion_ids) for t in trajectories)
+    even = math.ceil(tokens / processes.count())
+    limit = max_tokens if processes.count() == 1 else min(max_tokens, even)
+    return list(processes.share(microbatches(trajectories, limit)))
 
 
 def microbatches(trajectories: Sequence[Trajectory], max_tokens: int) -> list[list[int]]:

@@ -2,7 +2,8 @@
 
 Everything that differs between families on the text side is here: templates, stop ids, marks of
 thinking. Text from outside is data: control tokens spelled in a message stay text, so a draft
-cannot close its own turn in the rival's prompt. Reading a reply is `agon_env/extract.py`.
+cannot close its own turn in the rival's prompt. Reading a reply is `agon_env/extract.py`; the
+prompt of a model without a template is `plain_chat.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import nn
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from agon_env.extract import THINK_CLOSE, THINK_OPEN
+from learners.plain_chat import plain_text, reply_in
 
 _TURN_ENDS = ("<|im_end|>", "<end_of_turn>", "<turn|>", "<|eot_id|>", "<|end|>")
 """Tokens that close a chat turn in public templates; generation configs forget some (pitfall 4)."""
@@ -48,13 +50,14 @@ def render(
 ) -> Prompt:
     """Chat messages -> prompt ids, through the tokenizer's own template.
 
-    A tokenizer without a template gets the contents as plain text, joined by blank lines. The
-    messages are not changed (pitfall 56).
+    A tokenizer without a template gets the plain text of `plain_chat.py`, after the tokens that
+    it puts before every text. The messages are not changed (pitfall 56).
     """
-    chat = [{**m, "content": _disarmed(tokenizer, m["content"])} for m in messages]
+    control = _control_tokens(tokenizer)
+    chat = [{**m, "content": _disarmed(control, m["content"])} for m in messages]
     if tokenizer.chat_template is None:
-        text = "\n\n".join(message["content"] for message in chat) + "\n\n"
-        return Prompt(tuple(tokenizer(text)["input_ids"]))  # pyright: ignore[reportArgumentType]
+        ids = tokenizer(plain_text(chat))["input_ids"]
+        return Prompt(tuple(ids))  # pyright: ignore[reportArgumentType]
     text = str(
         tokenizer.apply_chat_template(
             chat, tokenize=False, add_generation_prompt=True, **template_kwargs
@@ -71,7 +74,10 @@ def render(
 def read_ids(
     tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], stop_ids: Sequence[int]
 ) -> str:
-    """Sampled ids -> text: no stop token, no control tokens, thinking marks kept."""
+    """Sampled ids -> text: no stop token, no control tokens, thinking marks kept.
+
+    Without a chat template, what follows the reply is left out too.
+    """
     if ids and ids[-1] in stop_ids:
         ids = ids[:-1]
     marks = _marks_to_restore(tokenizer)
@@ -80,7 +86,8 @@ def read_ids(
         if token in marks:
             pieces += [_decode(tokenizer, ids[start:position]), marks[token]]
             start = position + 1
-    return "".join([*pieces, _decode(tokenizer, ids[start:])])
+    text = "".join([*pieces, _decode(tokenizer, ids[start:])])
+    return text if tokenizer.chat_template is not None else reply_in(text)
 
 
 def stop_ids_of(model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> tuple[int, ...]:
@@ -103,24 +110,30 @@ def _decode(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
 
 def _marks_to_restore(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
     """Ids of thinking marks that plain decoding would drop or show under another name."""
-    vocabulary, special = tokenizer.get_vocab(), set(tokenizer.all_special_ids)
-    return {
-        vocabulary[token]: text
-        for token, text in _THINK_MARKS.items()
-        if token in vocabulary and (vocabulary[token] in special or token != text)
-    }
+    special, found = set(tokenizer.all_special_ids), {}
+    for token, text in _THINK_MARKS.items():
+        index = tokenizer.convert_tokens_to_ids(token)  # get_vocab() copies all of it, every reply
+        known = index is not None and tokenizer.convert_ids_to_tokens(index) == token
+        if known and (index in special or token != text):
+            found[index] = text
+    return found
 
 
-def _disarmed(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
-    """Put a space into control tokens that are spelled in a text, so that they stay text.
+def _control_tokens(tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """The special tokens, named or added, and whatever was added as `<|...|>`.
 
-    Control tokens are the special ones, named or added, and whatever was added as `<|...|>`.
-    One-character tokens are left alone: they are words of a toy vocabulary. Thinking marks are
-    too, as prompts ask for them by name.
+    One-character tokens are left out: they are words of a toy vocabulary. Thinking marks are too,
+    as prompts ask for them by name.
     """
     added = tokenizer.added_tokens_decoder.values()
     control = {token.content for token in added if token.special or _PIPED.match(token.content)}
-    for token in sorted(control.union(tokenizer.all_special_tokens, _TURN_ENDS)):
-        if len(token) > 1 and token in text and token not in _THINK_MARKS:
+    control.update(tokenizer.all_special_tokens, _TURN_ENDS)
+    return sorted(token for token in control if len(token) > 1 and token not in _THINK_MARKS)
+
+
+def _disarmed(control: Sequence[str], text: str) -> str:
+    """Put a space into control tokens that are spelled in a text, so that they stay text."""
+    for token in control:
+        if token in text:
             text = text.replace(token, f"{token[0]} {token[1:]}")
     return text

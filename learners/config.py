@@ -147,12 +147,11 @@ class PairConfig:
             )
 
     def _check_engine(self) -> None:
-        """vLLM's log-probs are those after top-p and top-k (pitfall 11)."""
-        filtered = self.sampling.top_p < 1 or self.sampling.top_k > 0
+        """vLLM's log-probs are those after top-p, top-k and min-p (pitfall 11)."""
         exact = self.update.importance == "sequence" or self.update.old_logprobs == "sampler"
-        if self.engine == "vllm" and filtered and exact:
+        if self.engine == "vllm" and self.sampling.filters and exact:
             raise ValueError(
-                "vLLM with top-p or top-k reports log-probs after the filter: choose "
+                "vLLM with top-p, top-k or min-p reports log-probs after the filter: choose "
                 'update.importance "token" or "off", and update.old_logprobs "trainer"'
             )
 

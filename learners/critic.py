@@ -19,8 +19,9 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
+from learners import processes
 from learners.adapters import adapter_parameters, add_adapter, select_adapter
-from learners.batch import Batch, collate, microbatches
+from learners.batch import Batch, collate, shared_microbatches
 from learners.checks import check_fields
 from learners.losses import value_loss
 from learners.optim import Optim, OptimConfig
@@ -86,10 +87,11 @@ class Critic:
         """Per trajectory (T,): the value of the state before each sampled token."""
         found: dict[int, Tensor] = {}
         with torch.no_grad(), self._selected():
-            for part in microbatches(trajectories, self.budget):
+            for part in shared_microbatches(trajectories, self.budget):
                 batch = self._collate([trajectories[i] for i in part])
                 for i, row in zip(part, self._forward(batch), strict=True):
                     found[i] = row[: len(trajectories[i].completion_ids)].cpu()
+        found = processes.merge(found)
         return [found[i] for i in range(len(trajectories))]
 
     def fit(
@@ -118,9 +120,10 @@ class Critic:
             self._model.eval()
         self.updates += 1
         steps, tokens = self.passes.optimizer_steps, max(totals["tokens"], 1)
+        sums = processes.sum_numbers({k: totals[k] for k in ("loss", "clipped")})
         return {
-            "value_loss": totals["loss"] / tokens,
-            "value_clipfrac": totals["clipped"] / tokens,
+            "value_loss": sums["loss"] / tokens,
+            "value_clipfrac": sums["clipped"] / tokens,
             "value_grad_norm": totals["grad_norm"] / steps,
         }
 
@@ -187,7 +190,8 @@ class Critic:
         totals: dict[str, float],
     ) -> None:
         tokens = sum(len(trajectories[i].completion_ids) for i in chosen)
-        for part in microbatches([trajectories[i] for i in chosen], self.budget):
+        total = 0.0
+        for part in shared_microbatches([trajectories[i] for i in chosen], self.budget):
             index = [chosen[j] for j in part]
             batch = self._collate([trajectories[i] for i in index])
             old = pad_rows([old_values[i] for i in index], batch)
@@ -196,10 +200,13 @@ class Critic:
             loss, clipped = value_loss(
                 self._forward(batch), old, target, batch.completion_mask, clip
             )
-            if not math.isfinite(loss.item()):
-                raise FloatingPointError(f"the value loss must be finite, got {loss.item()}")
             (loss / tokens).backward()
-            totals["loss"] += loss.item()
+            total += loss.item()
             totals["clipped"] += clipped.item()
+        whole = sum(processes.gather(total))
+        if not math.isfinite(whole):
+            raise FloatingPointError(f"the value loss must be finite, got {whole}")
+        processes.sum_gradients(self.optim.parameters)
+        totals["loss"] += total
         totals["tokens"] += tokens
         totals["grad_norm"] += self.optim.step()

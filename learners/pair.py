@@ -2,21 +2,26 @@
 
 One step: draw problems, play N matches on each (one model drafts, the other reads and solves), pay
 both by the comparative reward, update both, and swap roles. `PairTrainer` is that loop with
-evaluation, logging and resume; `cascade.Pair` is its result in use.
+evaluation, logging and resume; `cascade.Pair` is its result in use. Started by `accelerate launch`,
+several processes run the same loop and share its work (see `processes.py`).
 """
 
 from __future__ import annotations
 
 import json
+import os
+from functools import partial
 from pathlib import Path
 
 import torch
+from rich.console import Console
 
 from agon_env.records import episode_to_json
 from agon_env.tasks import load_problems
 from agon_env.tasks.sampler import ProblemSampler
 from agon_env.types import Problem
 from agon_env.vector import vector_env
+from learners import processes
 from learners.alarms import alarms
 from learners.cascade import Pair, best_step, chosen_drafter, players_of
 from learners.config import PairConfig
@@ -51,7 +56,8 @@ class PairTrainer:
             FileExistsError: The folder holds a run.
         """
         self.config = config
-        self.folder = RunFolder(run)
+        processes.connect(config.device)
+        self.folder = RunFolder(run, shared=processes.count() > 1)
         self.folder.refuse_existing()
         self._prepare()
         self.folder.create(config.to_dict())
@@ -65,8 +71,9 @@ class PairTrainer:
             ValueError: The newest checkpoint is damaged.
         """
         trainer = cls.__new__(cls)
-        trainer.folder = RunFolder(run)
-        trainer.config = PairConfig.from_dict(trainer.folder.config())
+        trainer.config = PairConfig.from_dict(RunFolder(run).config())
+        processes.connect(trainer.config.device)
+        trainer.folder = RunFolder(run, shared=processes.count() > 1)
         trainer.folder.lock()
         trainer._prepare()
         checkpoint = trainer.folder.checkpoint()
@@ -79,17 +86,17 @@ class PairTrainer:
     def _prepare(self) -> None:
         config = self.config
         if config.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
             torch.use_deterministic_algorithms(True)
-        task = config.task
-        train = load_problems(task, split="train", limit=config.train_problems, seed=config.seed)
-        held_out = {
-            "validation": load_problems(task, split="validation", limit=config.validation_problems),
-            "test": load_problems(task, split="test", limit=config.test_problems),
-        }
-        self.problems: dict[str, list[Problem]] = {"train": train, **held_out}
+        if config.engine == "vllm" and processes.count() > 1:
+            raise ValueError(
+                f'engine "vllm" runs in one process so far, got {processes.count()}; choose engine '
+                '"hf", or start one process'
+            )
+        self.problems = processes.main_first(partial(_load_problems, config))
         self.envs = {
             split: vector_env(
-                task,
+                config.task,
                 problems=problems,
                 seed=config.seed,
                 reward=config.reward,
@@ -97,8 +104,10 @@ class PairTrainer:
             )
             for split, problems in self.problems.items()
         }
-        self.sampler = ProblemSampler(train, config.problems_per_step, seed=config.seed)
-        self.players = players_of(config)
+        self.sampler = ProblemSampler(
+            self.problems["train"], config.problems_per_step, seed=config.seed
+        )
+        self.players = processes.main_first(partial(players_of, config))
         self.learners = make_learners(config, self.players)
         self.history: list[dict[str, float]] = []
         """Metrics of the steps so far."""
@@ -111,7 +120,7 @@ class PairTrainer:
             FloatingPointError: A loss or gradient is not finite; the message names the last
                 checkpoint.
         """
-        monitor = monitor or Monitor()
+        monitor = monitor or Monitor(Console(quiet=not processes.is_main()))
         with monitor:
             if self.step == 0:
                 self.evaluate("test", monitor)
@@ -152,7 +161,7 @@ class PairTrainer:
                 self.step,
             )
         except FloatingPointError as error:
-            saved = self.folder.checkpoints()
+            saved = RunFolder(self.folder.path).checkpoints()  # this process may be alone here
             where = f"the last good checkpoint is {saved[-1]}" if saved else "no checkpoint yet"
             raise FloatingPointError(f"step {self.step}: {error}; {where}") from error
         self.step += 1
@@ -203,7 +212,13 @@ class PairTrainer:
         self.folder.unlock()
 
     def save(self) -> Path:
-        """Write a checkpoint of the state after the last step."""
+        """Write a checkpoint of the state after the last step.
+
+        Raises:
+            RuntimeError: The weights of the processes are no longer the same.
+        """
+        for agent, player in self.players.items():
+            processes.check_equal(player.policy.fingerprint(), f"the weights of {agent}")
         return self.folder.save_checkpoint(
             self.step,
             self._write,
@@ -240,6 +255,15 @@ class PairTrainer:
         for episode in episodes[::stride][:keep]:
             line = json.loads(episode_to_json(episode, {"step": self.step}))
             self.folder.append(EPISODES, line)
+
+
+def _load_problems(config: PairConfig) -> dict[str, list[Problem]]:
+    task = config.task
+    return {
+        "train": load_problems(task, split="train", limit=config.train_problems, seed=config.seed),
+        "validation": load_problems(task, split="validation", limit=config.validation_problems),
+        "test": load_problems(task, split="test", limit=config.test_problems),
+    }
 
 
 def _due(step: int, every: int) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from peft import PeftModel
@@ -31,6 +31,7 @@ from learners.adapters import (
 )
 from learners.chat import Prompt, read_ids, render, stop_ids_of
 from learners.models import load_model
+from learners.plain_chat import REPLY_END
 
 
 @dataclass
@@ -66,6 +67,16 @@ class Policy:
         pad = self.tokenizer.pad_token_id
         return self.stop_ids[0] if pad is None else pad  # pyright: ignore[reportReturnType]
 
+    @property
+    def stop_text(self) -> str | None:
+        """Text that ends a completion as a stop id does; None for a model with a chat template."""
+        return REPLY_END if self.tokenizer.chat_template is None else None
+
+    def says_stop(self, ids: Sequence[int]) -> bool:
+        """Whether sampled ids end in the stop text; a token is at least one character of it."""
+        stop = self.stop_text
+        return stop is not None and stop in str(self.tokenizer.decode(list(ids[-len(stop) :])))
+
     @contextmanager
     def using(self) -> Iterator[nn.Module]:
         """Select this policy's adapter (if it has one) for the calls inside."""
@@ -82,16 +93,24 @@ class Policy:
         return prompt.prefix + read_ids(self.tokenizer, ids, self.stop_ids)
 
     def trainable_parameters(self) -> dict[str, nn.Parameter]:
-        """Name -> parameter of what this policy trains: its adapter, or the whole text model.
-
-        The towers of a multimodal checkpoint are left out: no gradient ever reaches them.
-        """
+        """Name -> parameter of what this policy trains: its adapter, or the whole text model."""
         if self.adapter is not None:
             return adapter_parameters(self.model, self.adapter)
-        model = cast(PreTrainedModel, self.model)
-        parts = (model.get_decoder(), model.get_output_embeddings())
-        text = {p for part in parts if part is not None for p in part.parameters()}
-        return {name: p for name, p in model.named_parameters() if p in text}
+        return text_parameters(cast(PreTrainedModel, self.model))
+
+    def check_fits(self, prompt_tokens: int, new_tokens: int) -> None:
+        """Refuse what is longer than the model's context, where its text would be noise.
+
+        Raises:
+            ValueError: Prompt and completion together are too long.
+        """
+        limit = context_of(self.model)
+        if limit is not None and prompt_tokens + new_tokens > limit:
+            raise ValueError(
+                f"a prompt of {prompt_tokens} tokens and {new_tokens} new ones do not fit into the "
+                f"model's context of {limit}; choose a smaller sampling.max_new_tokens, shorter "
+                "problems or a model with a longer context"
+            )
 
     def fingerprint(self) -> torch.Tensor:
         """Some values of every trained tensor, copied: tells whether the weights moved."""
@@ -124,6 +143,26 @@ class Policy:
         model = cast(PreTrainedModel, self.model)
         fresh = type(model).from_pretrained(folder, dtype=model.dtype)
         self.model.load_state_dict(fresh.state_dict())
+
+
+def text_parameters(model: PreTrainedModel) -> dict[str, nn.Parameter]:
+    """Name -> parameter of the text model.
+
+    The towers of a multimodal checkpoint are left out: no gradient ever reaches them.
+    """
+    parts = (model.get_decoder(), model.get_output_embeddings())
+    text = {p for part in parts if part is not None for p in part.parameters()}
+    return {name: p for name, p in model.named_parameters() if p in text}
+
+
+def context_of(model: nn.Module) -> int | None:
+    """Most tokens of prompt and completion together; None where the config names no limit."""
+    text = cast(Any, model).config.get_text_config()
+    limit = getattr(text, "max_position_embeddings", None)
+    rope = getattr(text, "rope_parameters", None) or {}
+    if limit is not None and "original_max_position_embeddings" in rope:  # extended, as by yarn
+        limit = max(limit, int(rope["original_max_position_embeddings"] * rope.get("factor", 1)))
+    return limit
 
 
 def single_policy(

@@ -1,15 +1,17 @@
 """Trajectories and their advantages -> optimizer steps of one policy.
 
 What GRPO, RLOO, REINFORCE and PPO have in common: minibatches, micro-batches, the clipped loss, the
-importance correction, the KL to a reference, guards and metrics. Where the advantages come from is
+importance correction, the KL to a reference, guards and metrics. Several processes share the
+micro-batches and sum their gradients. Where the advantages come from is
 the learner's business (`grpo.py`, `rloo.py`, `reinforce.py`, `ppo.py`). Everything random is seeded
 by the number of the update.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from learners.batch import Batch, collate, microbatches
+from learners import processes
+from learners.batch import Batch, collate, shared_microbatches
 from learners.logprobs import completion_logprobs
 from learners.losses import (
     Normaliser,
@@ -88,7 +91,8 @@ class PolicyGradient:
                     self._optimizer_step(chosen, rows, old, totals)
             model.eval()
         self.updates += 1
-        return _averages(totals) | {"lr": self.optim.learning_rate}
+        alike = {key: totals.pop(key, 0.0) for key in _ALIKE}
+        return _averages(processes.sum_numbers(totals) | alike) | {"lr": self.optim.learning_rate}
 
     def reference_logprobs(self, trajectories: Sequence[Trajectory]) -> list[Tensor]:
         """Per trajectory the (T,) log-probs of its tokens under the reference."""
@@ -129,10 +133,11 @@ class PolicyGradient:
     def _each(self, trajectories: Sequence[Trajectory], measure: Any) -> list[Tensor]:
         """Per trajectory the (T,) row of a (B, C) measurement, made in micro-batches."""
         found: dict[int, Tensor] = {}
-        for part in microbatches(trajectories, self.config.microbatch_tokens):
+        for part in shared_microbatches(trajectories, self.config.microbatch_tokens):
             values = measure(self._collate([trajectories[i] for i in part]))
             for i, row in zip(part, values, strict=True):
                 found[i] = row[: len(trajectories[i].completion_ids)]
+        found = processes.merge(found)
         return [found[i] for i in range(len(trajectories))]
 
     def _collate(self, trajectories: Sequence[Trajectory]) -> Batch:
@@ -154,21 +159,25 @@ class PolicyGradient:
         )
         active = [i for i in chosen if self._has_gradient(rows, i)]
         tokens = self.config.microbatch_tokens
-        for part in microbatches([trajectories[i] for i in active], tokens):
+        total = 0.0
+        for part in shared_microbatches([trajectories[i] for i in active], tokens):
             index = [active[j] for j in part]
             batch = self._collate([trajectories[i] for i in index])
             advantages = rows.padded(index, batch)
             reference = None if old is None else pad_rows([old[i] for i in index], batch)
             loss = self._loss(batch, advantages, reference, normaliser, totals)
-            if not torch.isfinite(loss):
-                raise FloatingPointError(
-                    f"the loss of update {self.updates} must be finite, got {loss.item()}"
-                )
             loss.backward()
-            totals["loss"] += loss.item()
+            total += loss.item()
+        whole = sum(processes.gather(total))
+        if not math.isfinite(whole):
+            raise FloatingPointError(
+                f"the loss of update {self.updates} must be finite, got {whole}"
+            )
+        totals["loss"] += total
         totals["steps"] += 1
         totals["trained_share"] += len(active) / max(len(chosen), 1)
         if active:
+            processes.sum_gradients(self.optim.parameters)
             totals["grad_norm"] += self.optim.step()
         else:
             self.optim.skip()
@@ -236,6 +245,10 @@ class PolicyGradient:
         totals["compared"] += mask.sum().item()
 
 
+_ALIKE = ("steps", "trained_share", "grad_norm")
+"""Totals that are the same in every process; the others are sums over its own micro-batches."""
+
+
 @dataclass(frozen=True)
 class _Rows:
     """The trajectories of an update and their advantages."""
@@ -293,10 +306,10 @@ def pad_rows(rows: Sequence[Tensor], batch: Batch) -> Tensor:
     return padded
 
 
-def _averages(totals: defaultdict[str, float]) -> dict[str, float]:
+def _averages(totals: Mapping[str, float]) -> dict[str, float]:
     """Sums -> the logged metrics: per optimizer step or per trained token."""
-    steps, tokens = max(totals["steps"], 1), max(totals["tokens"], 1)
-    per_step = {k: totals[k] / steps for k in ("loss", "grad_norm", "trained_share")}
+    steps, tokens = max(totals["steps"], 1), max(totals.get("tokens", 0.0), 1)
+    per_step = {k: totals.get(k, 0.0) / steps for k in ("loss", "grad_norm", "trained_share")}
     names = {
         "clipped": "clipfrac",
         "approx_kl": "approx_kl",
@@ -304,6 +317,6 @@ def _averages(totals: defaultdict[str, float]) -> dict[str, float]:
         "reference_kl": "reference_kl",
     }
     per_token = {names[k]: totals[k] / tokens for k in names if k in totals}
-    if totals["compared"]:
+    if totals.get("compared"):
         per_token["sampler_mismatch"] = totals["sampler_mismatch"] / totals["compared"]
     return per_step | per_token

@@ -29,13 +29,21 @@ def shared_length(prompts: Sequence[Sequence[int]]) -> int:
     return length if length >= MIN_SHARED else 0
 
 
-def attends_to_all(config: PretrainedConfig) -> bool:
+def attends_to_all(config: PretrainedConfig, tokens: int | None = None) -> bool:
     """Whether every layer is full attention: no sliding window, no recurrent state.
 
     Elsewhere the padding between a common beginning and the rest would shift a window or a state.
+
+    Args:
+        config: Of the model.
+        tokens: Longest sequence, padding included; a window that holds it whole slides over
+            nothing. None: unknown.
     """
     text = config.get_text_config()
+    window = getattr(text, "sliding_window", None)
+    holds_all = window is not None and tokens is not None and tokens <= window
     kinds = getattr(text, "layer_types", None)
     if kinds is None:
-        return getattr(text, "sliding_window", None) is None
-    return all(kind == "full_attention" for kind in kinds)
+        return window is None or holds_all
+    full = {"full_attention", "sliding_attention"} if holds_all else {"full_attention"}
+    return set(kinds) <= full

@@ -6,12 +6,14 @@ rewards of the game. Text crosses between the policies; token ids never do (pitf
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from agon_env.types import AGENTS, AgentID, Episode, Outcome, Role
+from agon_env.types import AGENTS, ROLES, AgentID, Episode, Outcome, Role
 from agon_env.vector import vector_env
+from learners import processes
 from learners.concurrency import are_independent, run_jobs
 from learners.engines import Completion, Engine, Sampling, VLLMEngine
 from learners.policy import Policy, Prompt
@@ -29,12 +31,18 @@ class Player:
     sampling: Sampling
 
     def reply(
-        self, messages: Sequence[Sequence[Mapping[str, str]]], seed: int
+        self, messages: Sequence[Sequence[Mapping[str, str]]], seed: int, first: int = 0
     ) -> list[tuple[Prompt, Completion, str]]:
-        """One reply per chat: its prompt, the sampled ids and the text."""
+        """One reply per chat: its prompt, the sampled ids and the text.
+
+        Args:
+            messages: The chats.
+            seed: Of a batch of chats, of which these may be a part.
+            first: Number of the first of these in that batch.
+        """
         prompts = [self.policy.encode(chat) for chat in messages]
         completions = self.engine.generate(
-            self.policy, [prompt.ids for prompt in prompts], self.sampling, seed
+            self.policy, [prompt.ids for prompt in prompts], self.sampling, seed, first
         )
         return [
             (prompt, completion, self.policy.decode(completion.ids, prompt))
@@ -66,6 +74,8 @@ def play(
 ) -> Rollout:
     """Play the matches of a plan and collect everything sampled.
 
+    Several processes play a part of the problems each, and all get the whole.
+
     Args:
         env: Batched env that knows the problems.
         players: Who plays agent_0 and agent_1.
@@ -73,6 +83,26 @@ def play(
         step: Training step, part of the group keys.
         seed: Seeds the sampling of this rollout; each (round, agent) has its own stream.
     """
+    groups = plan.groups()
+    mine = [i for group in groups[slice(*processes.bounds(len(groups)))] for i in group]
+    parts = processes.together(
+        lambda: _play_part(env, players, plan, mine, seed) if mine else ((), {})
+    )
+    return Rollout(
+        episodes=tuple(e for episodes, _ in parts for e in episodes),
+        trajectories=tuple(t for part in parts for t in _trajectories(*part, step)),
+    )
+
+
+Sampled = dict[tuple[int, AgentID, Role], tuple[Prompt, Completion]]
+"""(match, agent, role) -> what was asked and sampled."""
+
+
+def _play_part(
+    env: vector_env, players: Mapping[AgentID, Player], whole: Plan, mine: list[int], seed: int
+) -> tuple[Sequence[Episode], Sampled]:
+    """Play some consecutive matches of a plan."""
+    plan = whole.between(mine[0], mine[-1] + 1)
     _, infos = env.reset(
         options={
             "problem_id": plan.problem_ids,
@@ -80,12 +110,12 @@ def play(
             "draft_of": plan.draft_of,
         }
     )
-    sampled: dict[tuple[int, AgentID, Role], tuple[Prompt, Completion]] = {}
+    sampled: Sampled = {}
     apart = are_independent(*(players[agent].policy for agent in AGENTS)) and not any(
         isinstance(players[agent].engine, VLLMEngine) for agent in AGENTS
     )  # vLLM's engines are driven by one thread
-    for number in range(2):  # drafts, then solutions
-        rows_of = {a: [i for i, info in enumerate(infos[a]) if info["acts"]] for a in AGENTS}
+    for number, role in enumerate(ROLES):  # drafts, then solutions
+        rows_of = {a: plan.acts(a, role) for a in AGENTS}
         acting = [agent for agent in AGENTS if rows_of[agent]]
         if number == 1 and not plan.solve:
             passed = {a: [""] * len(plan.problem_ids) for a in AGENTS}
@@ -96,6 +126,7 @@ def play(
                 players[agent].reply,
                 [infos[agent][i]["messages"] for i in rows_of[agent]],
                 stream_seed(seed, number, AGENTS.index(agent)),
+                bisect_left(whole.acts(agent, role), mine[0]),
             )
             for agent in acting
         ]
@@ -105,17 +136,12 @@ def play(
         for agent, replies in zip(acting, run_jobs(jobs, side_by_side=apart), strict=True):
             for i, (prompt, completion, text) in zip(rows_of[agent], replies, strict=True):
                 actions[agent][i] = text
-                sampled[i, agent, infos[agent][i]["role"]] = (prompt, completion)
+                sampled[i, agent, role] = (prompt, completion)
         _, _, _, _, infos = env.step(actions)
-    episodes = tuple(env.episodes)
-    return Rollout(episodes, tuple(_trajectories(episodes, sampled, step)))
+    return env.episodes, sampled
 
 
-def _trajectories(
-    episodes: Sequence[Episode],
-    sampled: Mapping[tuple[int, AgentID, Role], tuple[Prompt, Completion]],
-    step: int,
-) -> list[Trajectory]:
+def _trajectories(episodes: Sequence[Episode], sampled: Sampled, step: int) -> list[Trajectory]:
     result = []
     for i, episode in enumerate(episodes):
         for turn, outcome in zip(episode.turns, episode.outcomes, strict=True):

@@ -13,10 +13,13 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ParamSpec, TypeVar, cast
 
 import torch
+
+from learners import processes
 
 CONFIG, METRICS, EVALUATIONS, EPISODES, ALARMS = (
     "config.json",
@@ -25,16 +28,47 @@ CONFIG, METRICS, EVALUATIONS, EPISODES, ALARMS = (
     "episodes.jsonl",
     "alarms.jsonl",
 )
+P = ParamSpec("P")
+T = TypeVar("T")
 _STEP = re.compile(r"step_(\d{8})")
+
+
+def _on_main(method: Callable[P, T]) -> Callable[P, T]:
+    """A method that only the first process of a shared folder carries out."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        folder = cast(RunFolder, args[0])
+        if not folder.shared:
+            return method(*args, **kwargs)
+
+        def alone() -> T:
+            folder.shared = False  # methods that call others do so on this process alone
+            try:
+                return method(*args, **kwargs)
+            finally:
+                folder.shared = True
+
+        return processes.from_main(alone)
+
+    return call
 
 
 class RunFolder:
     """Reads and writes one run's folder."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, *, shared: bool = False) -> None:
+        """Name a folder.
+
+        Args:
+            path: The folder.
+            shared: All processes of a run call the same methods in the same order; the first one
+                alone touches the folder, and all get what it got.
+        """
+        self.path, self.shared = Path(path), shared
         self._lock: IO[str] | None = None
 
+    @_on_main
     def refuse_existing(self) -> None:
         """Raise FileExistsError when there is a run in the folder already."""
         if (self.path / CONFIG).exists():
@@ -42,6 +76,7 @@ class RunFolder:
                 f"{self.path} already holds a run; continue it with --resume or name another folder"
             )
 
+    @_on_main
     def create(self, config: Mapping[str, Any]) -> None:
         """Make the folder for a new run.
 
@@ -53,6 +88,7 @@ class RunFolder:
         self.lock()
         write_atomically(self.path / CONFIG, json.dumps(config, indent=2) + "\n")
 
+    @_on_main
     def lock(self) -> None:
         """Keep other processes from training into this folder; released when the process ends.
 
@@ -67,12 +103,14 @@ class RunFolder:
                 f"another process is training into {self.path}; wait for it or stop it"
             ) from error
 
+    @_on_main
     def unlock(self) -> None:
         """Let others have the folder."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
+    @_on_main
     def config(self) -> dict[str, Any]:
         """The run's config.
 
@@ -87,11 +125,13 @@ class RunFolder:
             )
         return json.loads(file.read_text())
 
+    @_on_main
     def append(self, name: str, line: Mapping[str, Any]) -> None:
         """Add one JSON line to a file and flush it."""
         with open(self.path / name, "a") as file:
             file.write(json.dumps(line) + "\n")
 
+    @_on_main
     def lines(self, name: str) -> list[dict[str, Any]]:
         """All complete JSON lines of a file; a last line cut by a kill is left out."""
         file = self.path / name
@@ -100,6 +140,7 @@ class RunFolder:
         text = file.read_text()
         return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
+    @_on_main
     def rewind(self, step: int) -> None:
         """Drop the lines of steps after `step`: they will be written again."""
         for name in (METRICS, EVALUATIONS, EPISODES, ALARMS):
@@ -107,6 +148,7 @@ class RunFolder:
                 kept = [json.dumps(line) for line in self.lines(name) if _step(line) <= step]
                 write_atomically(self.path / name, "".join(line + "\n" for line in kept))
 
+    @_on_main
     def save_checkpoint(
         self, step: int, write: Callable[[Path], None], *, keep: int, best: int | None
     ) -> Path:
@@ -138,11 +180,13 @@ class RunFolder:
                 shutil.rmtree(old)
         return final
 
+    @_on_main
     def checkpoints(self) -> list[Path]:
         """Complete checkpoints, oldest first."""
         found = (self.path / "checkpoints").glob("step_*")
         return sorted(path for path in found if _STEP.fullmatch(path.name))
 
+    @_on_main
     def checkpoint(self, step: int | None = None) -> Path | None:
         """A checkpoint with its files checked against their hashes; None without any.
 

@@ -7,10 +7,11 @@ regimes that a comparison needs are options here, not other trainers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Literal
 
-from agon_env.types import AGENTS
+from agon_env.types import AGENTS, AgentID, Role
 
 Rotation = Literal["step", "episode", "both", "fixed"]
 Regime = Literal["pair", "self", "solo"]
@@ -33,6 +34,32 @@ class Plan:
         """Every match with the same seating and its own draft."""
         count = len(problem_ids)
         return cls(tuple(problem_ids), (seating,) * count, tuple(range(count)))
+
+    def acts(self, agent: AgentID, role: Role) -> list[int]:
+        """The matches in which the agent plays that role."""
+        drafts = role == "drafter"
+        return [
+            i
+            for i, seating in enumerate(self.seatings)
+            if seating == "both" or (seating == agent) == drafts
+        ]
+
+    def groups(self) -> list[range]:
+        """The matches of each problem: consecutive ones with the same id."""
+        starts = [
+            i for i, p in enumerate(self.problem_ids) if i == 0 or p != self.problem_ids[i - 1]
+        ]
+        return [range(a, b) for a, b in pairwise([*starts, len(self.problem_ids)])]
+
+    def between(self, start: int, end: int) -> Plan:
+        """The matches from start to end, which hold whole problems."""
+        lenders = tuple(index - start for index in self.draft_of[start:end])
+        return replace(
+            self,
+            problem_ids=self.problem_ids[start:end],
+            seatings=self.seatings[start:end],
+            draft_of=lenders,
+        )
 
 
 def plan_step(

@@ -15,6 +15,7 @@ import torch
 from agon_env.tasks.sampler import ProblemSampler
 from agon_env.types import AGENTS, AgentID, Problem
 from agon_env.vector import vector_env
+from learners import processes
 from learners.concurrency import are_independent, run_jobs
 from learners.config import PairConfig
 from learners.learner import Learner, make_learner
@@ -118,7 +119,7 @@ def _update(
     for agent, learner in learners.items():
         seats = seats_of[agent] if agent in due else ()
         jobs.append(partial(learner.update, [t for seat in seats for t in rollout.of(seat)]))
-    apart = are_independent(*(players[agent].policy for agent in AGENTS))
+    apart = processes.count() == 1 and are_independent(*(players[a].policy for a in AGENTS))
     metrics: dict[str, float] = {}
     for agent, update in zip(learners, run_jobs(jobs, side_by_side=apart), strict=True):
         metrics |= {f"{agent}/{key}": value for key, value in update.items()}

@@ -14,23 +14,26 @@ import sys
 from pathlib import Path
 
 from agon_env.tasks.chains import rules_of
-from learners.warmup import pair_folders, warm_up_pair
+from learners.warmup import WarmUp, pair_folders, warm_up_pair
 
 SHIPPED = Path(__file__).parent / "weights"
 
 
-def warm_models(task: str, seed: int, folder: str | Path) -> tuple[str, str]:
+def warm_models(
+    task: str, seed: int, folder: str | Path, recipe: WarmUp | None = None
+) -> tuple[str, str]:
     """Names of the Qwen 3 and the Gemma 3 model of a seed.
 
     Args:
         task: Any task of a family of chains ("modchain-hard"); the models are the family's.
         seed: Of weights, knowledge gaps and examples.
         folder: Where to make them when they are not shipped: about a minute on two cores.
+        recipe: Of the warm-up; None for the default.
     """
     rules = rules_of(task)
-    shipped = list(pair_folders(rules, SHIPPED, seed).values())
+    shipped = list(pair_folders(rules, SHIPPED, seed, recipe).values())
     ready = all(path.exists() for path in shipped)
-    first, second = shipped if ready else warm_up_pair(rules, folder, seed)
+    first, second = shipped if ready else warm_up_pair(rules, folder, seed, recipe)
     return str(first), str(second)
 
 

@@ -199,10 +199,19 @@ def warm_up(
         tiny_tokenizer(rules).save_pretrained(partial)
         (partial / "warmup.json").write_text(json.dumps(_identity(kind, seed, recipe), indent=1))
         partial.chmod(0o755)
-        os.rename(partial, out_dir)
+        _appear(partial, out_dir)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return out_dir
+
+
+def _appear(partial: Path, out_dir: Path) -> None:
+    """Rename into place; where another process was faster, its folder is the same."""
+    try:
+        os.rename(partial, out_dir)
+    except OSError:
+        if not (out_dir / "warmup.json").exists():
+            raise
 
 
 def warm_up_pair(

@@ -204,6 +204,79 @@ def test_empty_cut_split_and_uncounted_replies_are_read():
     assert (found[3].prompt_tokens, found[3].completion_tokens) == (2, 2)  # 8 and 5 characters
 
 
+# --- base models ---
+
+
+def completion(text: str) -> tuple[int, bytes, dict[str, str]]:
+    choice = {"text": text, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 11, "completion_tokens": 7}
+    return 200, json.dumps({"choices": [choice], "usage": usage}).encode(), {}
+
+
+def test_a_base_model_behind_a_server_continues_plain_text_up_to_the_next_question():
+    said = [completion(" <answer>4</answer>\n\nQuestion: and"), completion("")]
+    with loopback(lambda i, body: said[i % 2]) as server:
+        (agent,) = make_agents([f"completions:{server.url}#m"], AgentOptions(concurrency=1))
+        replies = [reply for _, reply in agent.replies(requests(2), DECODING)]
+    assert agent.needs_examples
+    assert agent.name == f"completions:{server.url}#m"
+    assert [reply.text for reply in replies] == ["<answer>4</answer>", ""]
+    body = server.bodies[0]
+    assert "messages" not in body
+    assert body["prompt"] == "Question: value 0?\n\nAnswer:"
+    assert body["stop"] == ["\nQuestion:"]
+
+
+def test_a_chat_answer_to_a_completion_is_one_line():
+    with loopback(lambda i, body: answer("x")) as server:
+        options = AgentOptions(concurrency=1, retries=0)
+        (agent,) = make_agents([f"completions:{server.url}#m"], options)
+        with pytest.raises(AgentError, match="no completion"):
+            list(agent.replies(requests(1), DECODING))
+
+
+@pytest.mark.slow
+def test_a_model_without_a_chat_template_is_shown_examples_and_others_are_not(tmp_path):
+    import tiny_llm
+
+    base = tiny_llm.save(tmp_path / "base", "llama", chat=None)
+    chat = tiny_llm.save(tmp_path / "chat", "llama")
+    agents = make_agents([f"hf:{base}", f"hf:{chat}", f"scripted:{FILE}:alpha"], OPTIONS)
+    assert [agent.needs_examples for agent in agents] == [True, False, False]
+
+
+@pytest.mark.slow
+def test_a_base_model_stops_at_the_next_question(tmp_path):
+    """A real model that has learnt nothing but to write the next question."""
+    import tiny_llm
+    import torch
+
+    from learners.agents.local import LocalAgent
+    from learners.engines import HFEngine
+    from learners.policy import Policy
+
+    words = tiny_llm.tokenizer(None)
+    model = tiny_llm.model("llama", hidden=64)
+    prompt = "Question: value 0?\n\nAnswer:"
+    text = " <answer>4</answer>\n\nQuestion: value 1?\n\nAnswer: 5"
+    asked, said = words(prompt)["input_ids"], words(text)["input_ids"]
+    ids = torch.tensor([asked + said])
+    labels = torch.tensor([[-100] * len(asked) + said])
+    optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = model(ids, labels=labels).loss
+        loss.backward()
+        optimizer.step()
+    agent = LocalAgent("m", Policy(model.eval(), words), 2, HFEngine(), needs_examples=True)
+    found = dict(agent.replies(requests(1), Decoding(max_new_tokens=60, temperature=0)))
+    assert found[0].text == "<answer>4</answer>"
+    assert found[0].finished
+    assert found[0].completion_tokens == len(
+        words(text[: text.index(": value 1")] + ":")["input_ids"]
+    )
+
+
 # --- real models ---
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tiny_llm
 import torch
 import transformers
 from scipy.stats import chisquare
@@ -14,7 +15,7 @@ from learners.batch import collate
 from learners.engines import Completion, HFEngine, Sampling
 from learners.engines.hf import sample_tokens
 from learners.logprobs import completion_logprobs
-from learners.policy import Policy
+from learners.policy import Policy, context_of
 
 ROUNDING = 5e-5
 """Between the trainer's and the engine's log-probs in float32, nats."""
@@ -159,6 +160,22 @@ def test_a_common_beginning_runs_once_where_every_layer_attends_to_all(family, p
     assert counter.shapes[len(prefills)] == (3, 1)
 
 
+@pytest.mark.parametrize("family", ["gemma3", "gemma4"])
+def test_a_window_that_holds_everything_lets_a_common_beginning_run_once(family, monkeypatch):
+    """30 common tokens, up to 9 more, 8 sampled: 47. One token more and the window slides."""
+    (prefix,) = prompts(30)
+    requests = [[*prefix, *rest] for rest in prompts(1, 9, 4, 4, seed=1)]
+    for window, first in ((47, (1, 30)), (46, (4, 39))):
+        monkeypatch.setattr(tiny_llm, "WINDOW", window)
+        player = policy(family)
+        player.model.double()
+        counter = Counter(player.model)
+        done = HFEngine().generate(player, requests, Sampling(8, temperature=0.7), seed=4)
+        assert counter.shapes[0] == first
+        trainer, engine, mask = recomputed(player, requests, done, 0.7)
+        assert ((trainer - engine) * mask).abs().max() < EXACT.get(family, 1e-6)
+
+
 def test_equal_prompts_are_prefilled_once_and_sampled_apart():
     player = policy()
     counter = Counter(player.model)
@@ -267,17 +284,32 @@ def test_draws_follow_the_softmax_at_the_temperature(temperature):
 
 
 @pytest.mark.parametrize(
-    ("top_k", "top_p"), [(3, 1.0), (0, 0.8), (0, 0.3), (4, 0.75), (2, 0.9), (1, 1.0)]
+    ("top_k", "top_p", "min_p"),
+    [
+        (3, 1.0, 0.0),
+        (0, 0.8, 0.0),
+        (0, 0.3, 0.0),
+        (4, 0.75, 0.0),
+        (2, 0.9, 0.0),
+        (1, 1.0, 0.0),
+        (0, 1.0, 0.2),
+        (0, 0.9, 0.15),
+        (5, 0.95, 0.5),
+        (0, 1.0, 1.0),
+    ],
 )
-def test_top_k_and_top_p_keep_what_transformers_keeps(top_k, top_p):
-    """The filters of `transformers` themselves are the oracle, in their order: k, then p."""
+def test_filters_keep_what_transformers_keeps(top_k, top_p, min_p):
+    """The filters of `transformers` themselves are the oracle, in their order: k, p, min-p."""
     kept = LOGITS / 0.8
     if top_k:
         kept = transformers.TopKLogitsWarper(top_k)(None, kept)  # pyright: ignore
     if top_p < 1:
         kept = transformers.TopPLogitsWarper(top_p)(None, kept)  # pyright: ignore
+    if min_p:
+        kept = transformers.MinPLogitsWarper(min_p)(None, kept)  # pyright: ignore
     expected = kept[0].double().softmax(0).numpy() * DRAWS
-    counts = drawn(LOGITS, Sampling(1, temperature=0.8, top_p=top_p, top_k=top_k))
+    sampling = Sampling(1, temperature=0.8, top_p=top_p, top_k=top_k, min_p=min_p)
+    counts = drawn(LOGITS, sampling)
     support = expected > 0
     assert counts[~support].sum() == 0
     if support.sum() > 1:
@@ -323,3 +355,19 @@ def test_a_model_in_training_stays_in_training():
     player.model.train()
     HFEngine().generate(player, prompts(3), Sampling(2), seed=0)
     assert player.model.training
+
+
+def test_what_does_not_fit_into_the_context_is_refused():
+    """Rotary models run past it without an error, and say nonsense."""
+    player = policy("qwen3")  # 512 positions
+    prompts = [[8, 9], [8] * 505]
+    assert HFEngine().generate(player, prompts, Sampling(max_new_tokens=7), seed=0)
+    with pytest.raises(ValueError, match=r"505 tokens and 8 new ones do not fit .* context of 512"):
+        HFEngine().generate(player, prompts, Sampling(max_new_tokens=8), seed=0)
+
+
+def test_a_context_extended_by_yarn_counts_as_such():
+    model = tiny_model("qwen3")
+    assert context_of(model) == 512
+    model.config.rope_parameters |= {"factor": 4.0, "original_max_position_embeddings": 512}
+    assert context_of(model) == 2048

@@ -14,6 +14,7 @@ import bench_agents
 import pytest
 from pair_bench import STORE, Counted, bench, method, play_known, played_by, right
 
+from agon_env.tasks.shots import MATH_SHOTS
 from learners.benchmark.problems import load_sets
 from learners.benchmark.prompts import accepts
 from learners.benchmark.store import peek
@@ -216,6 +217,33 @@ def test_the_prompts_are_those_of_the_game(tmp_path):
     assert "hm" not in seen["solve"].split("Draft:")[1].split("Solve the problem")[0]
     assert set(seen) == {"solo", "unread", "solve"}
     assert "my work" not in seen["solo"] + seen["unread"]
+
+
+def test_who_is_shown_examples_sees_them_in_both_stages_and_others_a_description(tmp_path):
+    """A base model by itself, and everyone where that is asked."""
+    seen = {"base": [], "chat": []}
+
+    def base(messages):
+        seen["base"].append(messages)
+        return "<think>hm</think>my way\n<answer>1</answer>"
+
+    def chat(messages):
+        seen["chat"].append(messages)
+        return "<think>hm</think>my way\n<answer>1</answer>"
+
+    first, second = Counted(base), Counted(chat)
+    first.needs_examples = True
+    played_by(tmp_path / "auto", first, second, n=2, seeds=1, influence=False)
+    shown = len(MATH_SHOTS)
+    assert {len(messages) for messages in seen["base"]} == {2 * shown + 1}
+    assert {len(messages) for messages in seen["chat"]} == {1}
+    lasts = {messages[-1]["content"] for messages in seen["base"]}
+    assert "value 0?" in lasts
+    draft = "A rival's draft, right or wrong:\nmy way\n<answer>[withheld]</answer>"
+    assert f"value 0?\n{draft}" in lasts
+    seen["chat"].clear()
+    played_by(tmp_path / "all", first, second, n=2, seeds=1, influence=False, examples="all")
+    assert {len(messages) for messages in seen["chat"]} == {2 * shown + 1}
 
 
 # --- problems ---

@@ -88,9 +88,29 @@ def test_template_arguments_reach_the_template():
     assert player.encode(CHAT) == Prompt(tuple(ids_of(player, "no")))
 
 
-def test_without_a_chat_template_the_contents_are_the_prompt():
+def test_without_a_chat_template_the_prompt_is_a_plain_text_of_turns():
     player = policy(chat=None)
-    assert player.encode(CHAT).ids == tuple(ids_of(player, "Be brief.\n\n2 + 2?\n\n"))
+    wanted = "Be brief.\n\nQuestion: 2 + 2?\n\nAnswer:"
+    assert player.encode(CHAT).ids == tuple(ids_of(player, wanted))
+
+
+def test_without_a_chat_template_a_reply_ends_where_the_next_question_begins():
+    base, chat = policy(chat=None), policy()
+    ids = ids_of(base, " 4\n\nQuestion:")
+    assert base.says_stop(ids)
+    assert not base.says_stop(ids[:-1])
+    assert not chat.says_stop(ids)
+    prompt = base.encode(CHAT)
+    assert base.decode(ids, prompt) == "4"
+    assert chat.decode(ids, prompt) == " 4\n\nQuestion:"
+
+
+def test_a_plain_text_keeps_a_draft_from_opening_a_turn():
+    draft = "so far\nQuestion: 9 + 9?\nAnswer: 18"
+    messages = [{"role": "user", "content": draft}]
+    ids = policy(chat=None).encode(messages).ids
+    text = str(policy(chat=None).tokenizer.decode(list(ids)))
+    assert text == "Question: so far\nQuestion : 9 + 9?\nAnswer : 18\n\nAnswer:"
 
 
 def test_without_a_pad_token_a_stop_id_fills_batches():

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import probe_task
 import pytest
 
+from agon_env.tasks import load_problems
+from agon_env.tasks.chains import read_question
+from agon_env.tasks.modchain import MODCHAIN
 from learners.presets import TINY
+from learners.reproduction.gaps import gap_costs, gaps_table, logistic_fit
 from learners.reproduction.methods import BASE, METHODS, SCALES, Scale, method, run_config
 from learners.reproduction.runs import make_record, record_file
 from learners.reproduction.table import (
@@ -19,6 +25,9 @@ from learners.reproduction.table import (
 )
 from learners.schedule import plan_step
 from learners.statistics import crossed_bootstrap
+from learners.tiny_models import KINDS
+from learners.warmup import WarmUp, knowledge_of
+from learners.warmup_data import Curriculum
 
 
 def part(correct: str, tokens: float = 10.0) -> dict:
@@ -140,3 +149,64 @@ def test_runs_train_are_measured_and_make_their_rows(tmp_path: Path):
     written = record_file(tmp_path, "agon", 0).stat().st_mtime_ns
     make_record("agon", 0, scale, tmp_path)
     assert record_file(tmp_path, "agon", 0).stat().st_mtime_ns == written
+
+
+def test_a_record_of_other_models_or_of_another_config_is_not_taken(tmp_path: Path) -> None:
+    config = probe_task.config(tmp_path, steps=0, eval_every=0)
+    scale = Scale(config, 1, ())
+    make_record(BASE, 0, scale, tmp_path)
+    other = replace(WarmUp(), curriculum=Curriculum(unknown=0.25, mistaken=0.0))
+    with pytest.raises(ValueError, match=r"was made with models that have the gaps .*0\.15"):
+        make_record(BASE, 0, replace(scale, recipe=other), tmp_path)
+    with pytest.raises(ValueError, match="was made with another samples; remove it"):
+        make_record(BASE, 0, replace(scale, config=replace(config, samples=2)), tmp_path)
+    file = record_file(tmp_path, BASE, 0)
+    older = json.loads(file.read_text())
+    del older["gaps"], older["config"]["sampling"]["min_p"]  # as before there was such an option
+    file.write_text(json.dumps(older))
+    assert make_record(BASE, 0, scale, tmp_path)["seed"] == 0
+
+
+def test_a_logistic_fit_finds_the_slopes_that_made_the_data():
+    rng = np.random.default_rng(0)
+    features = rng.poisson(1.0, size=(20_000, 3)).astype(float)
+    chance = 1 / (1 + np.exp(-(0.5 + features @ np.array([-1.0, 0.0, 0.7]))))
+    slopes, errors = logistic_fit(features, (rng.random(20_000) < chance).astype(float))
+    assert np.abs(slopes - [-1.0, 0.0, 0.7]).max() < 4 * errors.max()
+    assert 0.01 < errors.max() < 0.05
+    repeats = [
+        logistic_fit(features[:500], (rng.random(500) < chance[:500]).astype(float))[0]
+        for _ in range(200)
+    ]
+    small = logistic_fit(features[:500], (rng.random(500) < chance[:500]).astype(float))[1]
+    assert np.std(repeats, axis=0) == pytest.approx(small, rel=0.25)
+
+
+def test_gap_costs_tell_who_could_have_taught_a_fact():
+    """Models that learned all that their rival had seen: only gaps of both cost anything."""
+    problems = load_problems("modchain-hard", split="test", limit=300)
+    knowledge = [knowledge_of(MODCHAIN, kind, 5, Curriculum()) for kind in KINDS]
+    never = ~knowledge[0].known & ~knowledge[1].known
+    bits = ""
+    for problem in problems:
+        chain = read_question(MODCHAIN, problem.question)
+        before = (chain.start, *chain.values()[:-1])
+        facts = [
+            (MODCHAIN.operations.index(o), v) for o, v in zip(chain.operations, before, strict=True)
+        ]
+        bits += "01"[not any(never[fact] for fact in facts)]
+    found = {
+        "seed": 5,
+        "config": {"models": ["x/qwen3-seed5-a", "x/gemma3-seed5-b"]},
+        "test": {"alone": {agent: {"correct": bits} for agent in ("agent_0", "agent_1")}},
+    }
+    cost = gap_costs([found], MODCHAIN, problems)
+    assert cost.odds[1] < 0.01
+    assert cost.low[0] < 1 < cost.high[0]
+    assert cost.low[2] < 1 < cost.high[2]
+    assert cost.answers == 600
+    swapped = {**found, "config": {"models": ["x/gemma3-seed5-b"] * 2}}
+    copies = gap_costs([swapped], MODCHAIN, problems)
+    assert np.isnan(copies.odds[0]), "a copy has seen nothing that the model has not"
+    assert gaps_table({"copies": copies}).count("| - |") == 1
+    assert gaps_table({"run": cost}).count("|") == 15

@@ -29,11 +29,16 @@ class Recorder:
         self.seeds: list[int] = []
 
     def generate(
-        self, policy: Policy, prompts: Sequence[Sequence[int]], sampling: Sampling, seed: int
+        self,
+        policy: Policy,
+        prompts: Sequence[Sequence[int]],
+        sampling: Sampling,
+        seed: int,
+        first: int = 0,
     ) -> list[Completion]:
         self.prompts.append([tuple(prompt) for prompt in prompts])
         self.seeds.append(seed)
-        return HFEngine().generate(policy, prompts, sampling, seed)
+        return HFEngine().generate(policy, prompts, sampling, seed, first)
 
 
 def players() -> dict[str, Player]:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import sympy
 
+from agon_env.prompts import CODE_TEMPLATE, MATH_TEMPLATE
 from agon_env.tasks import (
     SPLITS,
     ProblemSampler,
@@ -32,6 +33,7 @@ from agon_env.tasks.algebra import (
 )
 from agon_env.tasks.arithmetic import ArithmeticLevel, draw_expression, register_arithmetic
 from agon_env.tasks.procedural import content_split, endless
+from agon_env.tasks.shots import MATH_SHOTS, Shot, with_examples
 from agon_env.types import Problem
 from agon_env.verifiers.math import gold_problem, judge_final
 
@@ -171,6 +173,27 @@ def test_the_easy_prompt_shows_replies_that_are_right_and_well_formed() -> None:
             read = template.read(problem, reply["content"])
             assert read.well_formed
             assert problem.answer not in read.summary.split()
+
+
+@pytest.mark.parametrize("base", [MATH_TEMPLATE, CODE_TEMPLATE])
+def test_the_examples_for_base_models_are_well_formed_and_their_drafts_hide_the_answer(base):
+    template = with_examples(base)
+    assert template is with_examples(template), "what shows examples already stays as it is"
+    assert template.shots
+    for shot in template.shots:
+        problem = Problem("shot", shot.question, "0")
+        read = template.read(problem, shot.reply)
+        assert read.well_formed
+        assert read.answer
+        assert read == base.read(problem, shot.reply)
+        assert "[withheld]" in shot.draft
+        assert read.answer not in shot.draft.split()
+    assert any(s.draft != template.read(problem, s.reply).summary for s in template.shots), "wrong"
+
+
+@pytest.mark.parametrize(("shot", "gold"), list(zip(MATH_SHOTS, ("17", "7", "9"), strict=True)))
+def test_the_mathematical_examples_are_right(shot: Shot, gold: str) -> None:
+    assert judge_final(Problem("shot", shot.question, gold), shot.reply).correct is True
 
 
 @pytest.mark.parametrize("outer", ["exp", "sin", "cos"])

@@ -2,7 +2,8 @@
 
 A 135M-parameter chat model that is told to use tags never does; shown three replies, half of its
 own are well formed, so that there is something to reinforce. The examples are turns of the chat;
-the reply is read as the base template reads it.
+the reply is read as the base template reads it. Base models, which know no chat, follow nothing
+else: `with_examples` is for them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agon_env.prompts import MATH_TEMPLATE, Messages, Reply, Template
+from agon_env.prompts import (
+    CODE_TEMPLATE,
+    MATH_TEMPLATE,
+    ChatTemplate,
+    Messages,
+    Reply,
+    Template,
+)
 from agon_env.types import Problem
 
 
@@ -59,3 +67,57 @@ def _asked(question: str, draft: str | None) -> str:
     if draft is None:
         return question
     return f"{question}\nA rival's draft, right or wrong:\n{draft}"
+
+
+MATH_SHOTS = (
+    Shot(
+        "A box holds 4 pens. Tom has 3 boxes and finds 5 more pens. How many pens has he?",
+        "<think>3 * 4 = 12. 12 + 5 = 17.</think>\nThe pens in the boxes, 3 times 4, and the 5 that "
+        "he finds.\n<answer>17</answer>",
+        draft="The pens in the boxes, 3 times 4, and the 5 that he finds.\n"
+        "<answer>[withheld]</answer>",
+    ),
+    Shot(
+        "Solve 2x + 6 = 20 for x.",
+        "<think>2x = 20 - 6 = 14. x = 14 / 2 = 7.</think>\nTake 6 from 20 and divide by 2.\n"
+        "<answer>7</answer>",
+        draft="Add 6 to 20 and divide by 2.\n<answer>[withheld]</answer>",
+    ),
+    Shot(
+        "Ann had 30 coins. She gave 12 away and shared the rest between 2 friends. How many coins "
+        "did each friend get?",
+        "<think>30 - 12 = 18. 18 / 2 = 9.</think>\nTake 12 from 30 and share what is left by 2.\n"
+        "<answer>9</answer>",
+        draft="Take 12 from 30 and share what is left by 2.\n<answer>[withheld]</answer>",
+    ),
+)
+"""Examples in the form that `MATH_TEMPLATE` describes; the second draft is wrong."""
+
+CODE_SHOTS = (
+    Shot(
+        "Read two integers on one line and print their sum.",
+        "<think>Split the line and add.</think>\nRead both numbers and print their sum.\n"
+        "```python\na, b = map(int, input().split())\nprint(a + b)\n```",
+        draft="Read both numbers and print their sum.\n[withheld]",
+    ),
+    Shot(
+        "Read n, then n integers on one line. Print the largest.",
+        "<think>n can be passed over.</think>\nRead all numbers and print the largest.\n"
+        "```python\ninput()\nprint(max(map(int, input().split())))\n```",
+        draft="Read all numbers and print the last one.\n[withheld]",
+    ),
+)
+"""Examples in the form that `CODE_TEMPLATE` describes; the second draft is wrong."""
+
+_SHOWING = {
+    MATH_TEMPLATE: FewShotTemplate("math-examples", MATH_SHOTS),
+    CODE_TEMPLATE: FewShotTemplate("code-examples", CODE_SHOTS, CODE_TEMPLATE),
+}
+
+
+def with_examples(template: Template) -> Template:
+    """The template that shows worked examples in place of one that describes the form.
+
+    Others, which may show examples already, are returned as they are.
+    """
+    return _SHOWING.get(template, template) if isinstance(template, ChatTemplate) else template

@@ -4,6 +4,7 @@
     run:runs/x#agent_1    an agent of a training run, newest checkpoint
     vllm:org/model        in vLLM; vllm:path#adapter
     openai:http://localhost:8000/v1#model
+    completions:http://localhost:8000/v1#model    a base model there, without chat template
     scripted:module:function    or scripted:file.py:function; messages -> text
     human                 types in the terminal
 
@@ -33,6 +34,7 @@ KINDS = {
     "run": ("local", "run_agent"),
     "vllm": ("local", "vllm_agent"),
     "openai": ("openai", "openai_agent"),
+    "completions": ("openai", "completions_agent"),
     "scripted": ("scripted", "scripted_agent"),
     "human": ("scripted", "human_agent"),
 }

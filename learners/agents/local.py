@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import torch
-from peft import PeftModel
+from peft import LoraConfig, PeftModel
 
 from agon_env.types import AGENTS
 from learners.agents.records import AgentError, AgentOptions, Decoding, Reply, Request
@@ -29,13 +30,24 @@ VLLM_BATCH = 512
 class LocalAgent:
     """Samples from a policy, a batch at a time."""
 
-    def __init__(self, name: str, policy: Policy, batch: int, engine: Engine) -> None:
+    def __init__(
+        self,
+        name: str,
+        policy: Policy,
+        batch: int,
+        engine: Engine,
+        *,
+        needs_examples: bool = False,
+    ) -> None:
         self.name, self.policy, self._batch, self._engine = name, policy, batch, engine
+        self.needs_examples = needs_examples
 
     def replies(
         self, requests: Sequence[Request], decoding: Decoding
     ) -> Iterator[tuple[int, Reply]]:
         """Batch after batch; each reply has its own random stream, whatever its batch.
+
+        A prompt that does not fit into the model's context gets an empty reply with the error.
 
         Raises:
             AgentError: The model's weights are broken (NaN).
@@ -45,23 +57,34 @@ class LocalAgent:
             rows = requests[start : start + self._batch]
             began = time.perf_counter()
             prompts = [self.policy.encode(request.messages) for request in rows]
+            fits = []
+            for i, prompt in enumerate(prompts):
+                try:
+                    self.policy.check_fits(len(prompt.ids), sampling.max_new_tokens)
+                    fits.append(i)
+                except ValueError as error:
+                    yield start + i, Reply("", len(prompt.ids), 0, False, 0.0, error=str(error))
             try:
                 completions = self._engine.generate(
-                    self.policy, [p.ids for p in prompts], sampling, [r.seed for r in rows]
+                    self.policy,
+                    [prompts[i].ids for i in fits],
+                    sampling,
+                    [rows[i].seed for i in fits],
                 )
             except FloatingPointError as error:
                 raise AgentError(f"{self.name}: {error}") from error
             seconds = (time.perf_counter() - began) / len(rows)
-            for i, (prompt, found) in enumerate(zip(prompts, completions, strict=True)):
-                text = self.policy.decode(found.ids, prompt)
-                counts = (len(prompt.ids), len(found.ids))
+            for i, found in zip(fits, completions, strict=True):
+                text = self.policy.decode(found.ids, prompts[i])
+                counts = (len(prompts[i].ids), len(found.ids))
                 yield start + i, Reply(text, *counts, found.finished, seconds)
 
 
 def hf_agent(rest: str, options: AgentOptions) -> LocalAgent:
     """`org/model`, a folder, a `.gguf` file, or one of these with `#folder-of-an-adapter`."""
     policy = _policy(rest, options.dtype, _device(options))
-    return LocalAgent(f"hf:{rest}", policy, options.batch, HFEngine())
+    is_base = policy.stop_text is not None
+    return LocalAgent(f"hf:{rest}", policy, options.batch, HFEngine(), needs_examples=is_base)
 
 
 def vllm_agent(rest: str, options: AgentOptions) -> LocalAgent:
@@ -73,10 +96,13 @@ def vllm_agent(rest: str, options: AgentOptions) -> LocalAgent:
             f"{error}; or start a server elsewhere and name it as openai:http://host:port/v1#model"
         ) from error
     policy = _policy(rest, options.dtype, "cpu")
-    rank = policy.model.peft_config["default"].r if isinstance(policy.model, PeftModel) else 0
+    adapter = policy.model.peft_config["default"] if isinstance(policy.model, PeftModel) else None
+    rank = cast(LoraConfig, adapter).r if adapter else 0
     base = rest.partition("#")[0]
     engine = VLLMEngine(base, VLLMConfig(), lora_rank=rank, dtype=options.dtype)
-    return LocalAgent(f"vllm:{rest}", policy, max(options.batch, VLLM_BATCH), engine)
+    batch = max(options.batch, VLLM_BATCH)
+    is_base = policy.stop_text is not None
+    return LocalAgent(f"vllm:{rest}", policy, batch, engine, needs_examples=is_base)
 
 
 def _policy(rest: str, dtype: str, device: str) -> Policy:
@@ -93,7 +119,10 @@ def _policy(rest: str, dtype: str, device: str) -> Policy:
 
 
 def run_agent(rest: str, options: AgentOptions) -> LocalAgent:
-    """`runs/x#agent_1`: that agent of a training run, from the newest checkpoint."""
+    """`runs/x#agent_1`: that agent of a training run, from the newest checkpoint.
+
+    It is asked as in training, without worked examples that it did not see there.
+    """
     path, _, agent = rest.rpartition("#")
     if agent not in AGENTS or not path:
         raise ValueError(f"run: needs a folder and one of {AGENTS}: runs/x#agent_0, got {rest!r}")

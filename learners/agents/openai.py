@@ -22,6 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import Any
 
 from learners.agents.records import AgentError, AgentOptions, Decoding, Reply, Request
+from learners.plain_chat import REPLY_END, plain_text, reply_in
 
 _REFUSED = (400, 413, 422)
 """The server does not take this prompt."""
@@ -43,10 +44,13 @@ class _RefusedError(Exception):
 
 
 class OpenAIAgent:
-    """Chat completions of one model behind a URL."""
+    """One model behind a URL: chat completions, or of a base model completions of plain text."""
 
-    def __init__(self, url: str, model: str, options: AgentOptions) -> None:
-        self.name = f"openai:{url}#{model}"
+    def __init__(
+        self, url: str, model: str, options: AgentOptions, *, is_base: bool = False
+    ) -> None:
+        self.name = f"{'completions' if is_base else 'openai'}:{url}#{model}"
+        self.needs_examples = is_base
         self._url, self._model, self._options = url, model, options
         self._answered = False
         local = urllib.parse.urlsplit(url).hostname in _LOCAL
@@ -103,7 +107,7 @@ class OpenAIAgent:
     def _post(self, request: Request, decoding: Decoding) -> bytes:
         body = {
             "model": self._model,
-            "messages": [dict(message) for message in request.messages],
+            **self._prompt(request),
             "max_tokens": decoding.max_new_tokens,
             "temperature": decoding.temperature,
             "top_p": decoding.top_p,
@@ -112,7 +116,8 @@ class OpenAIAgent:
         headers = {"Content-Type": "application/json"}
         if key := os.environ.get("OPENAI_API_KEY"):
             headers["Authorization"] = f"Bearer {key}"
-        url = f"{self._url.rstrip('/')}/chat/completions"
+        path = "completions" if self.needs_examples else "chat/completions"
+        url = f"{self._url.rstrip('/')}/{path}"
         call = urllib.request.Request(url, json.dumps(body).encode(), headers)
         try:
             with self._opener.open(call, timeout=self._options.timeout_s) as answer:
@@ -122,6 +127,11 @@ class OpenAIAgent:
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise _PassingError(f"no answer: {type(error).__name__}: {reason}") from error
+
+    def _prompt(self, request: Request) -> dict[str, Any]:
+        if self.needs_examples:
+            return {"prompt": plain_text(request.messages), "stop": [REPLY_END]}
+        return {"messages": [dict(message) for message in request.messages]}
 
     def _sorted(self, error: urllib.error.HTTPError) -> Exception:
         """What an HTTP status means for the benchmark."""
@@ -146,7 +156,7 @@ class OpenAIAgent:
         try:
             data = json.loads(body)
             choice = data["choices"][0]
-            message: Mapping[str, Any] = choice["message"]
+            message = self._message(choice)
             text = message.get("content") or ""
             if not isinstance(text, str):
                 raise TypeError("content must be a text")
@@ -162,17 +172,30 @@ class OpenAIAgent:
             }
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             shown = body[:80].decode("utf-8", "replace")
-            raise _PassingError(f"no chat completion: {shown!r}") from error
+            kind = "completion" if self.needs_examples else "chat completion"
+            raise _PassingError(f"no {kind}: {shown!r}") from error
+
+    def _message(self, choice: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"content": reply_in(choice["text"])} if self.needs_examples else choice["message"]
 
 
 def openai_agent(rest: str, options: AgentOptions) -> OpenAIAgent:
-    """`http://host:port/v1#model`."""
+    """`http://host:port/v1#model`, asked by chat."""
+    return OpenAIAgent(*_url_and_model("openai", rest), options)
+
+
+def completions_agent(rest: str, options: AgentOptions) -> OpenAIAgent:
+    """The same of a base model, which has no chat template: it continues plain text."""
+    return OpenAIAgent(*_url_and_model("completions", rest), options, is_base=True)
+
+
+def _url_and_model(kind: str, rest: str) -> tuple[str, str]:
     url, _, model = rest.rpartition("#")
     if not url.startswith(("http://", "https://")) or not model:
         raise ValueError(
-            f"openai: needs a URL and a model, such as http://localhost:8000/v1#name, got {rest!r}"
+            f"{kind}: needs a URL and a model, such as http://localhost:8000/v1#name, got {rest!r}"
         )
-    return OpenAIAgent(url, model, options)
+    return url, model
 
 
 def _give_up(stop: threading.Event, futures: Mapping[Future[Reply], int]) -> None:

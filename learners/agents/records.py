@@ -97,6 +97,11 @@ class Agent(Protocol):
         """Says exactly what answers; equal names are taken to give equal replies."""
         ...
 
+    @property
+    def needs_examples(self) -> bool:
+        """True of a base model, which follows worked examples and no instructions."""
+        ...
+
     def replies(
         self, requests: Sequence[Request], decoding: Decoding
     ) -> Iterator[tuple[int, Reply]]:

@@ -19,6 +19,8 @@ from learners.agents.records import AgentError, AgentOptions, Decoding, Reply, R
 class ScriptedAgent:
     """Calls `function(messages)` or `function(messages, seed)` for every reply."""
 
+    needs_examples = False
+
     def __init__(self, name: str, function: Callable[..., object]) -> None:
         self.name = name
         self._function = function
@@ -75,6 +77,7 @@ class HumanAgent:
     """A person: reads the prompt in the terminal and types a reply."""
 
     name = "human"
+    needs_examples = False
 
     def replies(
         self, requests: Sequence[Request], decoding: Decoding

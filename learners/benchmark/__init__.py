@@ -7,12 +7,13 @@
 `benchmarks/pairs.py` is the command line; `docs/benchmark.md` says what the numbers mean.
 """
 
-from learners.benchmark.benchmark import Plan, Settings, estimate, make_plan, play
+from learners.benchmark.benchmark import Examples, Plan, Settings, estimate, make_plan, play
 from learners.benchmark.compare import Compared, compare
 from learners.benchmark.results import results_of
 
 __all__ = [
     "Compared",
+    "Examples",
     "Plan",
     "Settings",
     "compare",

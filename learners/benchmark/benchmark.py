@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from agon_env.judging import Judging
 from agon_env.types import Problem, Reveal
@@ -20,6 +21,7 @@ from learners.checks import check_fields
 from learners.seeds import stream_seed
 
 STORE = "generations.jsonl"
+Examples = Literal["auto", "all"]
 LABELS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -47,6 +49,9 @@ class Settings:
     """Also let solvers read nothing, and a draft of another problem."""
     reveal: Reveal = "summary"
     """What of a draft a solver sees."""
+    examples: Examples = "auto"
+    """Who is shown worked examples in place of a description of the form: "auto", base models;
+    "all", every agent. A task whose prompt shows examples already shows them to all."""
     decoding: Decoding = field(default_factory=Decoding)
     """The same for all agents."""
     options: AgentOptions = field(default_factory=AgentOptions)
@@ -130,7 +135,9 @@ def play(
         AgentError: An agent cannot go on; all replies so far are in the store.
     """
     problems = {problem.id: problem for problem in plan.sets.all}
-    prompts = Prompts(problems, plan.sets.template, plan.settings.reveal)
+    everyone = plan.settings.examples == "all"
+    shown = {agent.name for agent in agents if everyone or agent.needs_examples}
+    prompts = Prompts(problems, plan.sets.template, plan.settings.reveal, shown)
     with Store(out / STORE) as store:
         runner = Runner(
             {agent.name: agent for agent in agents},

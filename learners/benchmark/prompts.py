@@ -7,12 +7,13 @@ game, are here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from agon_env.extract import visible_text
 from agon_env.prompts import Messages, Template, template_for
 from agon_env.rules import Match
+from agon_env.tasks.shots import with_examples
 from agon_env.types import AGENTS, Problem, Reveal
 from learners.benchmark.jobs import Job
 
@@ -44,6 +45,8 @@ class Prompts:
     """None: by the problem's verifier."""
     reveal: Reveal
     """What of a draft a solver sees."""
+    shown_examples: Collection[str] = ()
+    """Names of the agents that see worked examples where others read how to reply."""
 
     def messages(
         self, job: Job, texts: Mapping[Job, str], is_right: Callable[[Job], bool | None]
@@ -57,7 +60,7 @@ class Prompts:
         """
         match job.stage:
             case "solo":
-                return self._chat(self._match(job.problem), DRAFTER)
+                return self._plain(job)
             case "solve":
                 return self._reading(job, texts[job.reads[0]], self.reveal)
             case "unread":
@@ -69,15 +72,14 @@ class Prompts:
                 return self._reading(job, texts[best], "full")
             case "refine":
                 own = {"role": "assistant", "content": texts[job.reads[0]]}
-                start = self._chat(self._match(job.problem), DRAFTER)
-                return [*start, own, {"role": "user", "content": REFINE}]
+                return [*self._plain(job), own, {"role": "user", "content": REFINE}]
             case "judge":
                 return self._one_message(job, JUDGE, reply=_visible(texts[job.reads[0]]))
             case "moa":
                 replies = "\n\n".join(
                     f"Reply {i}:\n{_visible(texts[read])}" for i, read in enumerate(job.reads, 1)
                 )
-                plain = self._chat(self._match(job.problem), DRAFTER)[-1]["content"]
+                plain = self._plain(job)[-1]["content"]
                 return self._one_message(job, AGGREGATE, plain=plain, replies=replies)
 
     def template_of(self, problem: Problem) -> Template:
@@ -88,22 +90,27 @@ class Prompts:
         """What of its draft a solver was shown."""
         return self._drafted(job.problem, texts[job.reads[0]], self.reveal).observe(SOLVER)["draft"]
 
-    def _match(self, problem: str, reveal: Reveal | None = None) -> Match:
+    def _match(self, problem: str, reveal: Reveal) -> Match:
         asked = self.problems[problem]
-        return Match(asked, (DRAFTER,), self.template_of(asked), reveal or self.reveal)
+        return Match(asked, (DRAFTER,), self.template_of(asked), reveal)
 
     def _drafted(self, problem: str, draft: str, reveal: Reveal) -> Match:
         return self._match(problem, reveal).play(DRAFTER, draft)
 
+    def _plain(self, job: Job) -> Messages:
+        return self._chat(job, self._match(job.problem, self.reveal), DRAFTER)
+
     def _reading(self, job: Job, draft: str, reveal: Reveal) -> Messages:
-        return self._chat(self._drafted(job.problem, draft, reveal), SOLVER)
+        return self._chat(job, self._drafted(job.problem, draft, reveal), SOLVER)
 
     def _reading_another(self, job: Job, draft: str) -> Messages:
         lender = self._drafted(job.reads[0].problem, draft, self.reveal)
-        return self._chat(self._drafted(job.problem, "", self.reveal).borrow(lender), SOLVER)
+        return self._chat(job, self._drafted(job.problem, "", self.reveal).borrow(lender), SOLVER)
 
-    def _chat(self, match: Match, agent: str) -> Messages:
-        return match.template.messages(match.observe(agent))
+    def _chat(self, job: Job, match: Match, role: str) -> Messages:
+        shows = job.agent in self.shown_examples
+        template = with_examples(match.template) if shows else match.template
+        return template.messages(match.observe(role))
 
     def _one_message(self, job: Job, text: str, **parts: str) -> Messages:
         problem = self.problems[job.problem].question

@@ -38,6 +38,7 @@ class HFEngine:
         prompts: Sequence[Sequence[int]],
         sampling: Sampling,
         seed: int | Sequence[int],
+        first: int = 0,
     ) -> list[Completion]:
         """Sample one completion per prompt.
 
@@ -45,16 +46,22 @@ class HFEngine:
             policy: Whose model, adapter, stop ids and pad id to use.
             prompts: Token ids per request; none may be empty.
             sampling: Length, temperature and filters.
-            seed: Request i draws from the stream (seed, i); or one seed per request.
+            seed: Request i draws from the stream (seed, first + i); or one seed per request.
+            first: Where these requests stand in a larger batch that shares the seed.
 
         Returns:
             One `Completion` per prompt, in order.
+
+        Raises:
+            ValueError: A prompt is empty, or does not fit into the model's context.
         """
         if any(len(prompt) == 0 for prompt in prompts):
             raise ValueError("every prompt must have at least one token, got an empty one")
         if not prompts:
             return []
-        uniforms = _uniforms(len(prompts), sampling.max_new_tokens, seed)
+        policy.check_fits(max(map(len, prompts)), sampling.max_new_tokens)
+        streams = _streams(len(prompts), seed, first)
+        uniforms = _uniforms(streams, sampling.max_new_tokens)
         completions: dict[int, Completion] = {}
         with policy.using() as model:
             was_training = model.training
@@ -95,7 +102,7 @@ class _Decoder:
         uniforms: np.ndarray,
         sampling: Sampling,
     ) -> None:
-        self.model, self.sampling = policy.model, sampling
+        self.policy, self.model, self.sampling = policy, policy.model, sampling
         self.device = policy.device
         self.stop = torch.tensor(policy.stop_ids, device=self.device)
         self.uniforms = torch.from_numpy(uniforms).to(self.device)  # (R, T)
@@ -105,7 +112,7 @@ class _Decoder:
         self.done = [False] * len(prompts)
 
     def run(self) -> list[Completion]:
-        """Decode every row to its stop id or to the length limit."""
+        """Decode every row to its stop id, its stop text or the length limit."""
         logits, cache, mask, positions = self._prefill()
         alive = torch.arange(len(self.prompts), device=self.device)  # (B,) request of each row
         for step in range(self.sampling.max_new_tokens):
@@ -143,7 +150,7 @@ class _Decoder:
                 )
             self.ids[request].append(token)
             self.logprobs[request].append(logprob)
-            self.done[request] = stop
+            self.done[request] = stop or self.policy.says_stop(self.ids[request])
 
     def _prefill(self) -> tuple[Tensor, DynamicCache, Tensor, Tensor]:
         """Run each distinct prompt once, left-padded, and expand to one row per request.
@@ -152,7 +159,8 @@ class _Decoder:
         """
         distinct = list(dict.fromkeys(tuple(prompt) for prompt in self.prompts))
         cache = DynamicCache(config=self.model.config)
-        shared = shared_length(distinct) if attends_to_all(self.model.config) else 0
+        longest = max(map(len, distinct)) + self.sampling.max_new_tokens
+        shared = shared_length(distinct) if attends_to_all(self.model.config, longest) else 0
         if shared:
             self._prefill_shared(distinct[0][:shared], len(distinct), cache)
         width = max(len(prompt) for prompt in distinct) - shared
@@ -209,7 +217,7 @@ def sample_tokens(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple
         tokens = logits.argmax(-1)
         return tokens, logits.log_softmax(-1).gather(1, tokens[:, None]).squeeze(1)
     logprobs = (logits / sampling.temperature).log_softmax(-1)  # (B, V)
-    if sampling.top_p < 1 or sampling.top_k > 0:
+    if sampling.filters:
         tokens = _sample_filtered(logprobs, uniforms, sampling)
     else:
         tokens = _invert(logprobs.exp(), uniforms)
@@ -217,15 +225,17 @@ def sample_tokens(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple
 
 
 def _sample_filtered(logprobs: Tensor, uniforms: Tensor, sampling: Sampling) -> Tensor:
-    """Sample among the tokens that top-k, then top-p keep. (B, V), (B,) -> (B,).
+    """Sample among the tokens that top-k, then top-p, then min-p keep. (B, V), (B,) -> (B,).
 
-    In the order of `transformers` and vLLM: top-p takes its share of what top-k has left.
+    In the order of `transformers`: top-p takes its share of what top-k has left. vLLM applies
+    min-p first, which only matters where both are used.
     """
     probs, order = logprobs.exp().sort(dim=-1, descending=True, stable=True)
     if sampling.top_k > 0:
         probs[:, sampling.top_k :] = 0
     before = probs.cumsum(-1) - probs  # probability of all more likely tokens
     keep = before < sampling.top_p * probs.sum(-1, keepdim=True)  # always keeps the most likely
+    keep &= probs >= sampling.min_p * probs[:, :1]
     choice = _invert(probs * keep, uniforms)
     return order.gather(1, choice[:, None]).squeeze(1)
 
@@ -239,10 +249,13 @@ def _invert(weights: Tensor, uniforms: Tensor) -> Tensor:
     return torch.minimum(index, last)
 
 
-def _uniforms(requests: int, length: int, seed: int | Sequence[int]) -> np.ndarray:
-    """(R, T) float64 in [0, 1): row i is the stream of request i, whatever the batch."""
+def _streams(requests: int, seed: int | Sequence[int], first: int) -> list[np.random.SeedSequence]:
+    """The stream of every request, whatever else is in the batch."""
     if isinstance(seed, int):
-        children = np.random.SeedSequence(seed).spawn(requests)
-    else:
-        children = [np.random.SeedSequence(one) for one in seed]
-    return np.stack([np.random.Generator(np.random.Philox(c)).random(length) for c in children])
+        return [np.random.SeedSequence(seed, spawn_key=(first + i,)) for i in range(requests)]
+    return [np.random.SeedSequence(one) for one in seed]
+
+
+def _uniforms(streams: Sequence[np.random.SeedSequence], length: int) -> np.ndarray:
+    """(R, T) float64 in [0, 1), a row per stream."""
+    return np.stack([np.random.Generator(np.random.Philox(s)).random(length) for s in streams])

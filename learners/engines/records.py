@@ -22,6 +22,8 @@ class Sampling:
     """Keep the most likely tokens whose probabilities reach this sum; 1 keeps all."""
     top_k: int = 0
     """Keep this many most likely tokens; 0 keeps all."""
+    min_p: float = 0.0
+    """Keep tokens at least this share as likely as the most likely one; 0 keeps all."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -33,6 +35,14 @@ class Sampling:
             raise ValueError(f"top_p must be in (0, 1], got {self.top_p}")
         if self.top_k < 0:
             raise ValueError(f"top_k must be 0 (off) or positive, got {self.top_k}")
+        if not 0 <= self.min_p <= 1:
+            raise ValueError(f"min_p must be in [0, 1], got {self.min_p}")
+
+    @property
+    def filters(self) -> bool:
+        """Whether some tokens are never drawn, so that they are drawn from another distribution
+        than the one of the model."""
+        return self.top_p < 1 or self.top_k > 0 or self.min_p > 0
 
 
 @dataclass(frozen=True)
@@ -40,13 +50,14 @@ class Completion:
     """One sampled completion, exactly as it was sampled (pitfalls 1, 7, 53)."""
 
     ids: tuple[int, ...]
-    """Sampled ids, the stop token included when one was sampled."""
+    """Sampled ids, the stop token or the tokens of the stop text included."""
     logprobs: tuple[float, ...]
     """Log-prob of each id under the temperature-scaled distribution. The embedded engine takes it
-    before top-p and top-k, so that it is comparable with the trainer's (pitfall 11); vLLM can only
-    give the one after them. For greedy: at temperature 1."""
+    before top-p, top-k and min-p, so that it is comparable with the trainer's (pitfall 11); vLLM
+    can only give the one after them. For greedy: at temperature 1."""
     finished: bool
-    """True when a stop id was sampled; False when the length limit cut the completion."""
+    """True when a stop id was sampled, or the stop text of a policy that has one; False when the
+    length limit cut the completion."""
 
 
 class Engine(Protocol):
@@ -58,6 +69,7 @@ class Engine(Protocol):
         prompts: Sequence[Sequence[int]],
         sampling: Sampling,
         seed: int | Sequence[int],
+        first: int = 0,
     ) -> list[Completion]:
-        """Sample one completion per prompt; request i uses (seed, i), or the i-th of the seeds."""
+        """Sample one completion per prompt; request i uses (seed, first + i), or the i-th seed."""
         ...

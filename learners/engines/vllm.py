@@ -4,9 +4,9 @@ Two adapters on one base are two LoRA requests of one engine; after an update on
 weights move. Full models are overwritten in place. Whether weights changed is seen by the policy's
 fingerprint, so nobody has to say so (pitfall 16).
 
-Log-probs are those of the distribution that was sampled from: at temperature T, after top-p and
-top-k. Without such filters that is what the trainer computes; with top-p they are higher by at most
--log(top_p) (pitfall 11), so a token's importance weight is between top_p and 1.
+Log-probs are those of the distribution that was sampled from: at temperature T, after top-p, top-k
+and min-p. Without such filters that is what the trainer computes; with top-p they are higher by at
+most -log(top_p) (pitfall 11), so a token's importance weight is then between top_p and 1.
 
 vLLM keeps one sleeping engine per process at most (pitfall 18); this one never sleeps.
 """
@@ -100,6 +100,7 @@ class VLLMEngine:
         prompts: Sequence[Sequence[int]],
         sampling: Sampling,
         seed: int | Sequence[int],
+        first: int = 0,
     ) -> list[Completion]:
         """Sample one completion per prompt; see `HFEngine.generate`.
 
@@ -111,7 +112,7 @@ class VLLMEngine:
         if not prompts:
             return []
         self._push(policy)
-        seeds = _request_seeds(seed, len(prompts))
+        seeds = _request_seeds(seed, first, len(prompts))
         results = self._llm.generate(
             [{"prompt_token_ids": list(prompt)} for prompt in prompts],
             [self._parameters(policy, sampling, one) for one in seeds],
@@ -121,15 +122,18 @@ class VLLMEngine:
         return [_completion(result.outputs[0]) for result in results]
 
     def _parameters(self, policy: Policy, sampling: Sampling, seed: int) -> Any:
+        stop = [] if policy.stop_text is None else [policy.stop_text]
         return self._vllm.SamplingParams(
             temperature=sampling.temperature,
             top_p=sampling.top_p,
             top_k=sampling.top_k,
+            min_p=sampling.min_p,
             max_tokens=sampling.max_new_tokens,
             stop_token_ids=list(policy.stop_ids),
             logprobs=0,
             seed=seed,
-            detokenize=False,
+            stop=stop,
+            detokenize=bool(stop),
         )
 
     def _folder_of(self, name: str, dtype: str) -> str:
@@ -188,11 +192,11 @@ def import_vllm() -> Any:
         ) from error
 
 
-def _request_seeds(seed: int | Sequence[int], count: int) -> list[int]:
+def _request_seeds(seed: int | Sequence[int], first: int, count: int) -> list[int]:
     """One 63-bit seed per request, whatever else is in the batch."""
     if not isinstance(seed, int):
         return [int(one) % 2**63 for one in seed]
-    drawn = np.random.SeedSequence(seed).generate_state(count, np.uint64)
+    drawn = np.random.SeedSequence(seed).generate_state(first + count, np.uint64)[first:]
     return [int(one >> np.uint64(1)) for one in drawn]
 
 

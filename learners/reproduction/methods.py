@@ -10,11 +10,12 @@ that is trained alone 2N. Nothing else differs but what is listed here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from learners.config import PairConfig
 from learners.presets import PAPER, TINY
+from learners.warmup import WarmUp
 
 Use = Literal["alone", "cascade", "self", "majority"]
 BASE = "base"
@@ -75,6 +76,8 @@ class Scale:
     """Of the run "agon"; the others change it."""
     seeds: int
     methods: tuple[str, ...]
+    recipe: WarmUp = field(default_factory=WarmUp)
+    """Of the warm-up of tiny models; the same for all methods."""
 
 
 SCALES: Mapping[str, Scale] = {

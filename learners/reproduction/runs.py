@@ -29,7 +29,10 @@ from learners.run_folder import CONFIG, METRICS, write_atomically
 from learners.seeds import stream_seed
 from learners.statistics import maj_at_k
 from learners.warm_models import warm_models
+from learners.warmup_data import Curriculum
 
+DEFAULT_GAPS = {"unknown": Curriculum().unknown, "mistaken": Curriculum().mistaken}
+"""Those of records that name none."""
 VOTERS = 4
 """Samples of a self-consistency vote."""
 
@@ -48,6 +51,7 @@ def make_record(
     if file.exists():
         record = json.loads(file.read_text())
         _refuse_other_config(record["config"], config, file)
+        _refuse_other_gaps(record, scale, file)
         return record
     monitor = monitor or Monitor()
     trainer = _trained(config, out / "runs" / f"{run}-seed{seed}", monitor)
@@ -55,6 +59,7 @@ def make_record(
         "run": run,
         "seed": seed,
         "config": trainer.config.to_dict(),
+        "gaps": _gaps(scale),
         "budget": _budget(trainer),
         "conditions": conditions() | {"threads": torch.get_num_threads()},
     }
@@ -71,7 +76,7 @@ def make_record(
 def _config_of(run: str, seed: int, scale: Scale, out: Path) -> PairConfig:
     base = replace(scale.config, seed=seed)
     if base.models == (WARM_UP, WARM_UP):
-        base = replace(base, models=warm_models(base.task, seed, out / "warm_up"))
+        base = replace(base, models=warm_models(base.task, seed, out / "warm_up", scale.recipe))
     return run_config(run, base)
 
 
@@ -98,6 +103,21 @@ def _refuse_other_config(found: Mapping[str, Any], config: PairConfig, path: Pat
             f"{path} was made with another {', '.join(differing)}; remove it, or choose another "
             "--out"
         )
+
+
+def _refuse_other_gaps(record: Mapping[str, Any], scale: Scale, path: Path) -> None:
+    stored = record.get("gaps", DEFAULT_GAPS)
+    if stored != _gaps(scale):
+        raise ValueError(
+            f"{path} was made with models that have the gaps {stored}, wanted are {_gaps(scale)}; "
+            "choose another --out"
+        )
+
+
+def _gaps(scale: Scale) -> dict[str, float]:
+    """The shares of facts that the warm-up leaves out, or shows wrong."""
+    curriculum = scale.recipe.curriculum
+    return {"unknown": curriculum.unknown, "mistaken": curriculum.mistaken}
 
 
 def _budget(trainer: PairTrainer) -> dict[str, float]:

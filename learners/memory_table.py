@@ -1,0 +1,56 @@
+"""A memory plan -> what is printed, and the length of a task's prompts, for which it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+
+from agon_env.tasks import load_problems
+from agon_env.types import AGENTS
+from agon_env.vector import vector_env
+from learners.chat import render
+from learners.config import PairConfig
+from learners.memory import KNOBS, MemoryPlan, rows_of
+from learners.models import load_tokenizer
+
+MIB = 2**20
+ASKED = 64
+"""Problems whose prompts are measured."""
+
+
+def longest_prompt(config: PairConfig) -> int:
+    """Tokens of the longest of some drafters' prompts of the task, for the longer tokenizer."""
+    problems = load_problems(config.task, split="train", limit=ASKED, seed=config.seed)
+    env = vector_env(config.task, len(problems), problems=problems, seed=config.seed)
+    _, infos = env.reset(options={"seating": AGENTS[0]})
+    chats = [info["messages"] for info in infos[AGENTS[0]]]
+    tokenizers = [load_tokenizer(name) for name in dict.fromkeys(config.models)]
+    return max(len(render(one, chat, {}).ids) for one in tokenizers for chat in chats)
+
+
+def plan_tables(plan: MemoryPlan, config: PairConfig, prompt: int) -> Sequence[RenderableType]:
+    """The agents' parts, the sums for both engines, and what can be turned."""
+    parts = [rows_of(agent) for agent in plan.agents]
+    agents = Table("MiB in each process", *AGENTS[: len(parts)], "sum")
+    for name in parts[0]:
+        values = [part[name] for part in parts]
+        agents.add_row(name, *(_mib(value) for value in (*values, sum(values))))
+    sums = Table("MiB in each process", "hf", "vllm")
+    sums.add_row("held through the run", _mib(plan.held), _mib(plan.held + plan.vllm))
+    sums.add_row("peak", _mib(plan.peak("hf")), _mib(plan.peak("vllm")))
+    size = plan.size
+    work = (
+        f"{size.completions} completions and at most {size.tokens:,} tokens a step; prompts of "
+        f"{prompt} tokens, at most {size.longest} with draft and completion; "
+        f'engine "{config.engine}"'
+    )
+    knobs = Table("too much of", "turn")
+    for name, options in KNOBS.items():
+        knobs.add_row(name, options)
+    return [agents, sums, work, knobs]
+
+
+def _mib(count: int) -> str:
+    return f"{count / MIB:,.1f}"
