@@ -206,6 +206,36 @@ def test_every_stop_id_ends_a_completion_and_is_part_of_it(stop):
         assert completion.finished
 
 
+def test_a_model_without_a_template_stops_at_its_stop_text_and_is_trained_on_it():
+    """A base model ends where it starts the next question; the trainer sees what was sampled."""
+    player = policy()
+    player.tokenizer.chat_template = None
+    ids = player.tokenizer("\nQuestion:", add_special_tokens=False)["input_ids"]
+    step = {"number": -3}  # two tokens are free: that of the prompt's pass and the next
+
+    def push(module, args, output):
+        step["number"] += 1
+        if not 0 <= step["number"] < len(ids):
+            return output
+        bias = torch.zeros(output.shape[-1])
+        bias[ids[step["number"]]] = 1e4
+        return output + bias
+
+    handle = player.model.get_output_embeddings().register_forward_hook(push)
+    request = prompts(5)
+    (done,) = HFEngine().generate(player, request, Sampling(30, temperature=1.0), seed=1)
+    handle.remove()
+    assert done.finished
+    assert len(done.ids) == 2 + len(ids)
+    assert list(done.ids[2:]) == ids
+    prompt = player.encode([{"role": "user", "content": "1 + 1"}])
+    assert "Question" not in player.decode(done.ids, prompt)
+    trainer, engine, mask = recomputed(player, request, [done], 1.0)
+    free = (trainer - engine)[0, :2].abs().max()
+    assert free < ROUNDING, "the tokens that were not pushed"
+    assert mask.sum() == len(done.ids), "those of the stop text are trained as sampled"
+
+
 def test_stop_ids_come_from_a_list_in_the_generation_config():
     """Pitfall 4: Gemma 3 and Qwen 3 name two."""
     model = tiny_model("gemma3")

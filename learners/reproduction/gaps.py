@@ -58,7 +58,7 @@ def gap_costs(
     counts, right = [], []
     for record in records:
         curriculum = replace(Curriculum(), **record.get("gaps", {}))
-        kinds = [kind_of(name) for name in record["config"]["models"]]
+        kinds: list[Kind] = [kind_of(name) for name in record["config"]["models"]]
         gaps = [knowledge_of(rules, kind, record["seed"], curriculum) for kind in kinds]
         for own, agent in enumerate(AGENTS):
             met = [_met(rules, problem, gaps[own], gaps[1 - own]) for problem in problems]
