@@ -24,9 +24,10 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from agon_env.tasks import load_problems
-from agon_env.tasks.chains import is_chain, rules_of
+from agon_env.tasks.chains import rules_of
 from learners.evaluate import Evaluation
 from learners.monitor import Monitor
+from learners.presets import WARM_UP
 from learners.reproduction.gaps import gap_costs, gaps_table
 from learners.reproduction.methods import BASE, SCALES, method
 from learners.reproduction.runs import make_record
@@ -79,7 +80,7 @@ def main(args: Args) -> str | None:
         records[run, seed] = make_record(run, seed, scale, out, Monitor(console))
     rows = [make_row(m, records, seeds) for m in methods]
     text = markdown(rows)
-    if is_chain(scale.config.task):
+    if scale.config.models == (WARM_UP, WARM_UP):
         text += "\n" + gaps_of(records, runs, scale.config.task)
     (out / "table.md").write_text(text)
     plot_curves(out, runs, seeds)

@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Literal
 
 import tyro
@@ -27,6 +28,7 @@ from rich.table import Table
 
 from learners.conditions import conditions
 from learners.policy import LoRA
+from learners.presets import SMOLLM2, TINY
 from learners.throughput import (
     CONTENDERS,
     EngineRow,
@@ -42,7 +44,7 @@ from learners.throughput import (
 )
 from learners.throughput.models import prepare
 
-TASKS = {"tiny": "modchain-hard", "smollm2-135m": "arithmetic-easy"}
+TASKS = {"tiny": TINY.task, "smollm2-135m": SMOLLM2.task}
 """What the presets of `examples/train_pair.py` train these models on."""
 
 
@@ -144,11 +146,8 @@ def tables(
         wanted.add_row(goal.name, goal.wanted, f"{goal.measured:.3f}", "yes" if goal.met else "NO")
     alone = Table("engine", "tokens", "tokens/s, median", "range")
     for row in engines:
-        rates = sorted(row.rates)
-        middle = rates[len(rates) // 2]
-        alone.add_row(
-            row.engine, str(row.new_tokens), f"{middle:.1f}", f"{rates[0]:.1f} - {rates[-1]:.1f}"
-        )
+        span = f"{min(row.rates):.1f} - {max(row.rates):.1f}"
+        alone.add_row(row.engine, str(row.new_tokens), f"{median(row.rates):.1f}", span)
     return [speed, held, wanted, *([alone] if engines else [])]
 
 

@@ -49,8 +49,6 @@ class Args:
     """For the plan: tokens of a drafter's longest prompt. Default: that of 64 problems."""
     processes: int = 1
     """For the plan: processes that share the work of a step."""
-    sharded: bool = False
-    """For the plan: they divide weights, gradients and optimizer, as FSDP does."""
 
 
 PRESETS = {
@@ -98,14 +96,7 @@ def show_plan(args: Args, console: Console) -> None:
     cuda = config.device.startswith("cuda") or (
         config.device == "auto" and torch.cuda.is_available()
     )
-    plan = memory_plan(
-        config,
-        shapes,
-        prompt,
-        on_cpu=not cuda,
-        processes=args.processes,
-        sharded=args.sharded,
-    )
+    plan = memory_plan(config, shapes, prompt, on_cpu=not cuda, processes=args.processes)
     for part in plan_tables(plan, config, prompt):
         console.print(part, highlight=False)
 

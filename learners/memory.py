@@ -96,9 +96,8 @@ class AgentMemory:
     @property
     def held(self) -> int:
         """All through the run."""
-        return (
-            self.weights + self.adapter + self.masters + self.optimizer + self.reference
-        ) + self.critic
+        weights = self.weights + self.adapter + self.masters + self.reference
+        return weights + self.optimizer + self.critic
 
     @property
     def updating(self) -> int:
@@ -144,7 +143,6 @@ def memory_plan(
     *,
     on_cpu: bool = True,
     processes: int = 1,
-    sharded: bool = False,
 ) -> MemoryPlan:
     """What each process of a run needs.
 
@@ -153,15 +151,12 @@ def memory_plan(
         shapes: Of both models; one where it plays both seats.
         prompt_tokens: Of the longest prompt of a drafter; a solver reads a whole draft more.
         on_cpu: Two models on the CPU work at the same time.
-        processes: Each takes its part of the completions.
-        sharded: Weights, gradients and optimizer are divided among the processes (FSDP), not
-            replicated.
+        processes: Each takes its part of the completions, and holds all weights.
     """
     size = step_size(config, prompt_tokens, len(shapes), processes)
     shared = config.lora is not None and config.models[0] == config.models[1]
-    parts = processes if sharded else 1
     agents = tuple(
-        _agent(config, shape, learner, size, shared and index > 0, parts)
+        _agent(config, shape, learner, size, shared and index > 0)
         for index, (shape, learner) in enumerate(zip(shapes, config.learner_names, strict=False))
     )
     engines = shapes[:1] if config.models[0] == config.models[1] else shapes
@@ -193,7 +188,6 @@ def _agent(
     learner: LearnerName,
     size: StepSize,
     base_is_shared: bool,
-    parts: int,
 ) -> AgentMemory:
     optim, numbers = config.update.optim, shape.trained_numbers
     masters = FLOAT * numbers if optim.master_weights else 0
@@ -207,13 +201,13 @@ def _agent(
         critic = 2 * (shape.trained_bytes + kept) + 2 * (kept or shape.trained_bytes)
         critic += shape.base - shape.trained_bytes if full else 0
     return AgentMemory(
-        weights=0 if base_is_shared else shape.base // parts,
-        adapter=0 if full else shape.trained_bytes // parts,
-        masters=masters // parts,
-        optimizer=2 * (masters or shape.trained_bytes) // parts,
-        reference=shape.base // parts if full and config.update.beta > 0 else 0,
-        critic=critic // parts,
-        gradients=(shape.trained_bytes + masters) // parts,
+        weights=0 if base_is_shared else shape.base,
+        adapter=0 if full else shape.trained_bytes,
+        masters=masters,
+        optimizer=2 * (masters or shape.trained_bytes),
+        reference=shape.base if full and config.update.beta > 0 else 0,
+        critic=critic,
+        gradients=shape.trained_bytes + masters,
         activations=activations,
         logits=logits,
         cache=_cache(shape, rows, longest),

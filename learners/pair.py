@@ -163,7 +163,8 @@ class PairTrainer:
         except FloatingPointError as error:
             saved = RunFolder(self.folder.path).checkpoints()  # this process may be alone here
             where = f"the last good checkpoint is {saved[-1]}" if saved else "no checkpoint yet"
-            raise FloatingPointError(f"step {self.step}: {error}; {where}") from error
+            found = FloatingPointError(f"step {self.step}: {error}; {where}")
+            raise processes.of_all(found) from error
         self.step += 1
         metrics["step"] = self.step
         if self.config.deterministic:

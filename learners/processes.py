@@ -25,6 +25,7 @@ from accelerate import PartialState
 from torch import nn
 
 T = TypeVar("T")
+E = TypeVar("E", bound=Exception)
 
 BUCKET = 2**24
 """Most gradient values in one message (64 MB); a larger tensor has one of its own."""
@@ -101,7 +102,8 @@ def is_of_all(error: BaseException) -> bool:
 _OF_ALL = "raised_by_all_processes"
 
 
-def _of_all(error: Exception) -> Exception:
+def of_all(error: E) -> E:
+    """The error, marked as one that every process raises at this point."""
     setattr(error, _OF_ALL, True)
     return error
 
@@ -122,7 +124,7 @@ def from_main(make: Callable[[], T]) -> T:
     answer: Any = list(_attempt(make)) if is_main() else [None, None]
     dist.broadcast_object_list(answer, src=0)
     if answer[1] is not None:
-        raise _of_all(answer[1])
+        raise of_all(answer[1])
     return answer[0]
 
 
@@ -153,7 +155,7 @@ def _raise_any(error: Exception | None) -> None:
     """On all processes the error of the first that has one."""
     for found in gather(error):
         if found is not None:
-            raise _of_all(found)
+            raise of_all(found)
 
 
 def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
@@ -216,4 +218,4 @@ def check_equal(values: torch.Tensor, what: str) -> None:
             f"{what} must be the same in all processes, got others in {apart} than in 0; resume "
             "from the last checkpoint, and report it: this is a bug or broken hardware"
         )
-        raise _of_all(error)
+        raise of_all(error)

@@ -38,5 +38,7 @@ def warm_models(
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3 or not sys.argv[2].isdecimal():
+        sys.exit("usage: python -m learners.warm_models TASK SEED, such as modchain-hard 0")
     for made in warm_up_pair(rules_of(sys.argv[1]), SHIPPED, int(sys.argv[2])):
         print(f"wrote {made}")

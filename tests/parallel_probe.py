@@ -85,7 +85,12 @@ def lose_one(root: Path) -> None:
     if processes.rank() == 1:
         for parameter in trainer.players["agent_0"].policy.trainable_parameters().values():
             parameter.data.fill_(float("nan"))
-    trainer.train_step()
+    try:
+        trainer.train_step()
+    except FloatingPointError as error:
+        found = {"error": str(error), "of all": processes.is_of_all(error)}
+        (root / f"lost-{processes.rank()}.json").write_text(json.dumps(found))
+        raise
 
 
 if __name__ == "__main__":

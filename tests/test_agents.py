@@ -204,6 +204,26 @@ def test_empty_cut_split_and_uncounted_replies_are_read():
     assert (found[3].prompt_tokens, found[3].completion_tokens) == (2, 2)  # 8 and 5 characters
 
 
+def test_a_prompt_that_does_not_fit_gets_its_reason_and_the_others_their_reply():
+    import tiny_llm
+
+    from learners.agents.local import LocalAgent
+    from learners.engines import HFEngine
+
+    player = tiny_llm.policy("llama")
+    limit = player.model.config.max_position_embeddings
+    chats = ["1 + 1", "long " * limit, "2 + 2"]
+    asked = [Request(({"role": "user", "content": text},), seed) for seed, text in enumerate(chats)]
+    agent = LocalAgent("m", player, 3, HFEngine())
+    found = dict(agent.replies(asked, Decoding(max_new_tokens=4)))
+    assert sorted(found) == [0, 1, 2]
+    assert f"model's context of {limit}" in found[1].error
+    assert (found[1].text, found[1].completion_tokens) == ("", 0)
+    for i in (0, 2):
+        assert found[i].error is None
+        assert found[i].completion_tokens > 0
+
+
 # --- base models ---
 
 

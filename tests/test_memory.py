@@ -150,15 +150,13 @@ def test_what_a_step_samples():
     assert step_size(solo, PROMPT).longest == PROMPT + 2 * NEW, "the evaluation shows drafts"
 
 
-def test_processes_divide_rows_and_shards_divide_weights_too(tmp_path):
+def test_processes_divide_rows_and_hold_all_weights(tmp_path):
     name = tiny_llm.save(tmp_path, "qwen3")
     shapes = [shape_of(name, None)] * 2
     one = memory_plan(config(name, None), shapes, PROMPT).agents[0]
     copies = memory_plan(config(name, None), shapes, PROMPT, processes=2).agents[0]
     assert (copies.weights, copies.optimizer) == (one.weights, one.optimizer)
     assert copies.cache == one.cache // 2
-    shards = memory_plan(config(name, None), shapes, PROMPT, processes=2, sharded=True).agents[0]
-    assert (shards.weights, shards.optimizer) == (one.weights // 2, one.optimizer // 2)
 
 
 def test_torchs_own_error_is_recognised_and_ends_in_one_line_with_knobs():
@@ -199,7 +197,7 @@ def test_training_that_runs_out_of_memory_ends_in_one_line(tmp_path, monkeypatch
 def test_the_plan_is_printed_and_nothing_is_written(tmp_path):
     name = tiny_llm.save(tmp_path / "m", "qwen3")
     command = [sys.executable, TRAIN, "tiny", "--models", name, name, "--run", tmp_path / "run"]
-    command += ["--plan", "--processes", "2", "--sharded"]
+    command += ["--plan", "--processes", "2"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=280)
     assert result.returncode == 0, result.stderr
     for word in ("optimizer", "peak", "update.microbatch_tokens", "completions"):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from gguf import GGUFWriter
 from peft import PeftModel
 from tiny_llm import FAMILIES, SMALL_LORA, SPECIAL, policy, save, tokenizer
 from tiny_llm import model as tiny_model
@@ -15,6 +16,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
 from agon_env.extract import visible_text
+from learners.models import _wants_bos
 from learners.policy import LoRA, Policy, Prompt, policy_pair, single_policy
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "2 + 2?"}]
@@ -103,6 +105,19 @@ def test_without_a_chat_template_a_reply_ends_where_the_next_question_begins():
     prompt = base.encode(CHAT)
     assert base.decode(ids, prompt) == "4"
     assert chat.decode(ids, prompt) == " 4\n\nQuestion:"
+
+
+@pytest.mark.parametrize(("said", "wanted"), [(True, True), (False, False), (None, False)])
+def test_a_gguf_file_says_whether_texts_begin_with_bos(tmp_path, said, wanted):
+    """transformers 5 does not read it, and Gemma is lost without its bos."""
+    writer = GGUFWriter(tmp_path / "m.gguf", "gemma3")
+    writer.add_string("tokenizer.ggml.model", "llama")
+    if said is not None:
+        writer.add_add_bos_token(said)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    assert _wants_bos(tmp_path / "m.gguf") is wanted
 
 
 def test_a_plain_text_keeps_a_draft_from_opening_a_turn():

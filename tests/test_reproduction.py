@@ -182,6 +182,15 @@ def test_a_logistic_fit_finds_the_slopes_that_made_the_data():
     assert np.std(repeats, axis=0) == pytest.approx(small, rel=0.25)
 
 
+def test_equal_outcomes_have_no_slopes_and_no_cost():
+    """A method that collapsed must not cost the table of the others."""
+    features = np.random.default_rng(0).poisson(1.0, size=(300, 3)).astype(float)
+    for outcome in (0.0, 1.0):
+        slopes, errors = logistic_fit(features, np.full(300, outcome))
+        assert np.isnan(slopes).all()
+        assert np.isnan(errors).all()
+
+
 def test_gap_costs_tell_who_could_have_taught_a_fact():
     """Models that learned all that their rival had seen: only gaps of both cost anything."""
     problems = load_problems("modchain-hard", split="test", limit=300)

@@ -1,6 +1,8 @@
 """The tiny models, what they are taught, and the folders that hold them."""
 
 import json
+import os
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -280,6 +282,21 @@ def test_a_seed_gives_the_same_weights_twice():
 def test_an_existing_folder_is_not_overwritten(tmp_path):
     with pytest.raises(FileExistsError, match="must not exist yet"):
         warm_up(MODCHAIN, "qwen3", 0, tmp_path, SHORT)
+
+
+def test_a_folder_that_another_process_finished_first_is_taken(tmp_path, monkeypatch):
+    """Two processes that make the same model at the same time."""
+    first = warm_up(MODCHAIN, "qwen3", 0, tmp_path / "first", SHORT)
+    out = tmp_path / "model"
+    replace_folder = os.rename
+
+    def be_late(source, target):
+        shutil.copytree(first, target)
+        replace_folder(source, target)
+
+    monkeypatch.setattr("learners.warmup.os.rename", be_late)
+    assert warm_up(MODCHAIN, "qwen3", 0, out, SHORT) == out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "model"]
 
 
 def test_a_folder_is_named_after_all_that_shaped_it():

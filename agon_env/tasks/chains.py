@@ -205,20 +205,16 @@ def register_chains(rules: ChainRules) -> ChainRules:
     return rules
 
 
-def is_chain(task: str) -> bool:
-    """Whether a task, by its name, is one of a family of chains."""
-    return task.partition("-")[0] in FAMILIES
-
-
 def rules_of(task: str) -> ChainRules:
     """The rules of a task such as "modchain-hard".
 
     Raises:
         ValueError: The task is no task of chains.
     """
-    if not is_chain(task):
+    family = task.partition("-")[0]
+    if family not in FAMILIES:
         raise ValueError(f"task must be of {sorted(FAMILIES)} (name-level), got {task!r}")
-    return FAMILIES[task.partition("-")[0]]
+    return FAMILIES[family]
 
 
 def _draw(rules: ChainRules, lengths: tuple[int, ...], rng: np.random.Generator) -> Sketch:

@@ -1,7 +1,7 @@
 """Stored records -> the table: held-out pass@1 per method with intervals and paired tests. Pure.
 
 For every seed the model or direction is chosen on validation problems; the number is that choice on
-the test problems. Estimates draw seeds and problems, both with replacement: all seeds answer the
+the test problems. Intervals draw seeds and problems, both with replacement: all seeds answer the
 same problems, so the two are crossed. With few seeds such an interval is too narrow, which is why
 the value of each seed stands beside it.
 """
