@@ -4,7 +4,9 @@
     python benchmarks/reproduce.py --scale cpu            # five seeds, every row: hours
     python benchmarks/reproduce.py --scale cpu --methods grpo agon --seeds 3
     python benchmarks/reproduce.py --task carry-hard      # another task family, same settings
+    python benchmarks/reproduce.py --scale cpu --steps 440  # twice as long
     python benchmarks/reproduce.py --gaps 0.25 0          # models that lack more and err nowhere
+    python benchmarks/reproduce.py --scale smollm2        # a real LLM on a CPU: two hours
     python benchmarks/reproduce.py --scale gpu            # Qwen3-0.6B on DeepMath hard
 
 Each (run, seed) is kept as it is done, so a command that was stopped goes on where it was. The
@@ -14,6 +16,7 @@ table and the learning curves are written anew at the end.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -25,14 +28,13 @@ from rich.markdown import Markdown
 
 from agon_env.tasks import load_problems
 from agon_env.tasks.chains import rules_of
-from learners.evaluate import Evaluation
 from learners.monitor import Monitor
 from learners.presets import WARM_UP
+from learners.reproduction.curves import Curve, curves_table, validation_curve
 from learners.reproduction.gaps import gap_costs, gaps_table
-from learners.reproduction.methods import BASE, SCALES, method
+from learners.reproduction.methods import BASE, SCALES, Scale, method
 from learners.reproduction.runs import make_record
 from learners.reproduction.table import Records, make_row, markdown, ordering_broken
-from learners.run_folder import EVALUATIONS, RunFolder
 
 ORDER = ("zero_shot", "grpo", "agon")
 """Pass@1 must rise along these rows."""
@@ -42,13 +44,15 @@ ORDER = ("zero_shot", "grpo", "agon")
 class Args:
     """What to reproduce."""
 
-    scale: Literal["cpu-small", "cpu", "gpu"] = "cpu-small"
+    scale: Literal["cpu-small", "cpu", "smollm2", "gpu"] = "cpu-small"
     """Models, task, steps, seeds and rows: see `learners.reproduction.methods.SCALES`."""
     task: str | None = None
     """Instead of the scale's task; everything else stays as it is."""
     gaps: tuple[float, float] | None = None
     """Shares of the facts that the tiny models never see in their warm-up, and see wrong; None:
     0.15 and 0.15."""
+    steps: int | None = None
+    """Length of training; None: as many as the scale has."""
     seeds: int | None = None
     """Seeds 0, 1, ...; None: as many as the scale has."""
     methods: tuple[str, ...] = ()
@@ -59,16 +63,8 @@ class Args:
 
 def main(args: Args) -> str | None:
     """Make what is missing, write the table; returns what is wrong with the ordering."""
-    console, scale = Console(), SCALES[args.scale]
-    name = [args.scale, *([args.task] if args.task else []), *map(str, args.gaps or ())]
-    out = args.out or Path("runs/reproduce") / "-".join(name)
-    if args.task is not None:
-        scale = replace(scale, config=replace(scale.config, task=args.task))
-    if args.gaps is not None:
-        unknown, mistaken = args.gaps
-        curriculum = replace(scale.recipe.curriculum, unknown=unknown, mistaken=mistaken)
-        scale = replace(scale, recipe=replace(scale.recipe, curriculum=curriculum))
-    methods = [method(key) for key in args.methods or scale.methods]
+    console, scale, out = Console(), scale_of(args), folder_of(args)
+    methods = [method(key) for key in scale.methods]
     seeds = range(scale.seeds if args.seeds is None else args.seeds)
     if not seeds:
         raise ValueError(f"seeds must be at least 1, got {args.seeds}")
@@ -82,12 +78,47 @@ def main(args: Args) -> str | None:
     text = markdown(rows)
     if scale.config.models == (WARM_UP, WARM_UP):
         text += "\n" + gaps_of(records, runs, scale.config.task)
+    curves = {
+        run: [validation_curve(out / "runs" / f"{run}-seed{seed}", run) for seed in seeds]
+        for run in runs
+        if run != BASE
+    }
+    if any(curve for found in curves.values() for curve in found):
+        text += "\n" + curves_table(curves)
+        plot_curves(curves, out / "curves.png")
     (out / "table.md").write_text(text)
-    plot_curves(out, runs, seeds)
     console.print(Markdown(text))
-    console.print(f"wrote {out / 'table.md'} and {out / 'curves.png'}", highlight=False)
+    console.print(f"wrote {out / 'table.md'}", highlight=False)
     present = [key for key in ORDER if key in {m.key for m in methods}]
     return ordering_broken(rows, present)
+
+
+def scale_of(args: Args) -> Scale:
+    """The scale with what was chosen in its place."""
+    scale = SCALES[args.scale]
+    config, curriculum = scale.config, scale.recipe.curriculum
+    if args.task is not None:
+        config = replace(config, task=args.task)
+    if args.steps is not None:
+        config = replace(config, steps=args.steps)
+    if args.gaps is not None:
+        unknown, mistaken = args.gaps
+        curriculum = replace(curriculum, unknown=unknown, mistaken=mistaken)
+    return replace(
+        scale,
+        config=config,
+        recipe=replace(scale.recipe, curriculum=curriculum),
+        methods=args.methods or scale.methods,
+    )
+
+
+def folder_of(args: Args) -> Path:
+    """Where it all goes: what was chosen has a folder of its own."""
+    if args.out is not None:
+        return args.out
+    steps = [] if args.steps is None else [f"{args.steps}-steps"]
+    name = [args.scale, *([args.task] if args.task else []), *map(str, args.gaps or ()), *steps]
+    return Path("runs/reproduce") / "-".join(name)
 
 
 def gaps_of(records: Records, runs: list[str], task: str) -> str:
@@ -102,32 +133,20 @@ def gaps_of(records: Records, runs: list[str], task: str) -> str:
     )
 
 
-def plot_curves(out: Path, runs: list[str], seeds: range) -> None:
+def plot_curves(curves: Mapping[str, Sequence[Curve]], file: Path) -> None:
     """Validation pass@1 of the better direction over the steps, one line per run and seed."""
     figure, axes = plt.subplots(figsize=(7, 4.5))
-    for index, run in enumerate(r for r in runs if r != BASE):
-        for seed in seeds:
-            lines = RunFolder(out / "runs" / f"{run}-seed{seed}").lines(EVALUATIONS)
-            points = [
-                (line["step"], _better(Evaluation.from_dict(line["evaluation"]), run))
-                for line in lines
-                if line["split"] == "validation"
-            ]
-            label = run if seed == seeds[0] else None
-            axes.plot(*zip(*points, strict=True), color=f"C{index}", label=label, alpha=0.8)
+    for index, (run, found) in enumerate(curves.items()):
+        for seed, curve in enumerate(found):
+            label = run if seed == 0 else None
+            axes.plot(*zip(*curve.items(), strict=True), color=f"C{index}", label=label, alpha=0.8)
     axes.set_xlabel("training step")
     axes.set_ylabel("validation pass@1")
     axes.set_title("better model (grpo) or better direction of the cascade", fontsize=10)
     axes.legend(frameon=False)
     figure.tight_layout()
-    figure.savefig(out / "curves.png", dpi=120)
+    figure.savefig(file, dpi=120)
     plt.close(figure)
-
-
-def _better(evaluation: Evaluation, run: str) -> float:
-    if run == "grpo":
-        return max(stage.correct.value for stage in evaluation.alone.values())
-    return evaluation.best_direction.solution.correct.value
 
 
 if __name__ == "__main__":

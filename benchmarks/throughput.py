@@ -6,7 +6,8 @@
 
 Every contender gets the same model, prompts, number of completions and their length: none may end
 early, all have an advantage, so nobody saves work by luck. Each runs in a process of its own, in
-turn, for several rounds, so that drift of the machine shows. See docs/scale.md.
+turn, for several rounds, so that drift of the machine shows. A command that was stopped goes on
+where it was. See docs/scale.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import json
 import os
 import sys
 import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,10 +29,12 @@ from rich.table import Table
 from learners.conditions import conditions
 from learners.policy import LoRA
 from learners.presets import SMOLLM2, TINY
+from learners.run_folder import write_atomically
 from learners.throughput import (
     CONTENDERS,
     EngineRow,
     Goal,
+    Kept,
     Measured,
     Row,
     Work,
@@ -83,7 +85,7 @@ class Args:
     seed: int = 0
     """Of problems, samples and random weights."""
     out: Path | None = None
-    """JSON file of all numbers."""
+    """JSON file of all numbers; None: named after the model, below runs/throughput."""
 
     def work(self, folder: str) -> Work:
         """The step, with the model in that folder."""
@@ -105,16 +107,19 @@ class Args:
         )
 
 
-def run_rounds(work: Work, args: Args, note: Callable[[str], None]) -> dict[str, list[Measured]]:
-    """Every contender in turn, `rounds` times."""
-    found: defaultdict[str, list[Measured]] = defaultdict(list)
-    for number in range(1, args.rounds + 1):
+def run_rounds(
+    work: Work, args: Args, kept: Kept, note: Callable[[str], None]
+) -> dict[str, list[Measured]]:
+    """Every contender in turn, `rounds` times, but for what is kept."""
+    for number in range(args.rounds):
         for name in CONTENDERS:
-            note(f"round {number} of {args.rounds}: {name}")
-            prompts = found["ours"][-1].prompts if found["ours"] else None
-            last = args.profile and name == "ours" and number == args.rounds
-            found[name].append(measure(name, work, prompts, profiled=last))
-    return dict(found)
+            if len(kept.found[name]) > number:
+                continue
+            note(f"round {number + 1} of {args.rounds}: {name}")
+            ours = kept.found["ours"]
+            last = args.profile and name == "ours" and number + 1 == args.rounds
+            kept.add(measure(name, work, ours[-1].prompts if ours else None, profiled=last))
+    return {name: kept.found[name][: args.rounds] for name in CONTENDERS}
 
 
 def tables(
@@ -154,9 +159,11 @@ def tables(
 def benchmark(args: Args, console: Console) -> None:
     """Measure, print, and write."""
     quiet()
+    out = args.out or Path("runs/throughput") / f"{args.model.replace('/', '-')}.json"
     with tempfile.TemporaryDirectory() as folder, console.status("the model") as status:
         work = args.work(prepare(args.model, Path(folder) / "model", args.seed))
-        found = run_rounds(work, args, lambda text: status.update(text))
+        kept = Kept(out.with_suffix(".partial"), args.model, work)
+        found = run_rounds(work, args, kept, lambda text: status.update(text))
         engines: list[EngineRow] = []
         if args.engines:
             status.update("engines alone")
@@ -167,24 +174,23 @@ def benchmark(args: Args, console: Console) -> None:
         console.print(part)
     if profile := found["ours"][-1].profile:
         console.print(profile, markup=False, highlight=False, soft_wrap=True)
-    if args.out is not None:
-        results = {
-            "schema": "agon-throughput/1",
-            **conditions(),
-            "load_1min": os.getloadavg()[0],
-            "threads": found["ours"][0].threads,
-            "settings": asdict(work) | {"model": args.model, "rounds": args.rounds},
-            "rows": [asdict(row) for row in table],
-            "goals": [asdict(goal) for goal in reached],
-            "engines": [asdict(row) for row in engines],
-            "steps": {
-                name: [[asdict(step) for step in one.steps] for one in measured]
-                for name, measured in found.items()
-            },
-        }
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(results, indent=1) + "\n")
-        console.print(f"wrote {args.out}", markup=False)
+    results = {
+        "schema": "agon-throughput/1",
+        **conditions(),
+        "load_1min": os.getloadavg()[0],
+        "threads": found["ours"][0].threads,
+        "settings": asdict(work) | {"model": args.model, "rounds": args.rounds},
+        "rows": [asdict(row) for row in table],
+        "goals": [asdict(goal) for goal in reached],
+        "engines": [asdict(row) for row in engines],
+        "steps": {
+            name: [[asdict(step) for step in one.steps] for one in measured]
+            for name, measured in found.items()
+        },
+    }
+    write_atomically(out, json.dumps(results, indent=1) + "\n")
+    console.print(f"wrote {out}", markup=False)
+    kept.forget()
 
 
 def main(args: Args) -> None:
@@ -194,7 +200,7 @@ def main(args: Args) -> None:
     except (OSError, ValueError, ImportError, MemoryError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
-        sys.exit("stopped; nothing is written before the last round")
+        sys.exit("stopped; the same command goes on from the last contender that ended")
 
 
 if __name__ == "__main__":

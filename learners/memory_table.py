@@ -9,25 +9,21 @@ from rich.table import Table
 
 from agon_env.tasks import load_problems
 from agon_env.types import AGENTS
-from agon_env.vector import vector_env
 from learners.chat import render
 from learners.config import PairConfig
 from learners.memory import KNOBS, MemoryPlan, rows_of
 from learners.models import load_tokenizer
+from learners.prompt_lengths import LOOKED_AT, prompt_lengths
 
 MIB = 2**20
-ASKED = 64
-"""Problems whose prompts are measured."""
 
 
 def longest_prompt(config: PairConfig) -> int:
     """Tokens of the longest of some drafters' prompts of the task, for the longer tokenizer."""
-    problems = load_problems(config.task, split="train", limit=ASKED, seed=config.seed)
-    env = vector_env(config.task, len(problems), problems=problems, seed=config.seed)
-    _, infos = env.reset(options={"seating": AGENTS[0]})
-    chats = [info["messages"] for info in infos[AGENTS[0]]]
+    problems = load_problems(config.task, split="train", limit=LOOKED_AT, seed=config.seed)
     tokenizers = [load_tokenizer(name) for name in dict.fromkeys(config.models)]
-    return max(len(render(one, chat, {}).ids) for one in tokenizers for chat in chats)
+    lengths = [lambda chat, one=one: len(render(one, chat, {}).ids) for one in tokenizers]
+    return prompt_lengths(config, problems, lengths).drafter
 
 
 def plan_tables(plan: MemoryPlan, config: PairConfig, prompt: int) -> Sequence[RenderableType]:

@@ -27,6 +27,7 @@ from learners.cascade import Pair, best_step, chosen_drafter, players_of
 from learners.config import PairConfig
 from learners.evaluate import Evaluation, evaluate
 from learners.monitor import Monitor
+from learners.prompt_lengths import check_prompts_fit
 from learners.rollout import Rollout
 from learners.run_folder import (
     ALARMS,
@@ -52,7 +53,8 @@ class PairTrainer:
             run: Folder to write; must not hold a run yet.
 
         Raises:
-            ValueError: Unknown task or model; one line that says what to do.
+            ValueError: Unknown task or model, or prompts that do not fit into a model's context;
+                one line that says what to do.
             FileExistsError: The folder holds a run.
         """
         self.config = config
@@ -60,6 +62,7 @@ class PairTrainer:
         self.folder = RunFolder(run, shared=processes.count() > 1)
         self.folder.refuse_existing()
         self._prepare()
+        processes.main_first(partial(check_prompts_fit, config, self.problems, self.players))
         self.folder.create(config.to_dict())
 
     @classmethod
@@ -113,8 +116,13 @@ class PairTrainer:
         """Metrics of the steps so far."""
         self.step = 0
 
-    def train(self, monitor: Monitor | None = None) -> Evaluation:
-        """Run the steps that remain; returns the evaluation on the test problems.
+    def train(self, monitor: Monitor | None = None, *, judged_on: str = "test") -> Evaluation:
+        """Run the steps that remain; returns the evaluation of the trained pair.
+
+        Args:
+            monitor: Where progress is shown.
+            judged_on: The split on which the pair is evaluated before and after; "validation"
+                leaves the test problems to somebody else.
 
         Raises:
             FloatingPointError: A loss or gradient is not finite; the message names the last
@@ -123,8 +131,8 @@ class PairTrainer:
         monitor = monitor or Monitor(Console(quiet=not processes.is_main()))
         with monitor:
             if self.step == 0:
-                self.evaluate("test", monitor)
-                self.evaluate("validation", monitor)
+                for split in dict.fromkeys((judged_on, "validation")):
+                    self.evaluate(split, monitor)
             advance = monitor.stage("train", self.config.steps)
             while self.step < self.config.steps:
                 monitor.step(self.train_step())
@@ -141,7 +149,7 @@ class PairTrainer:
                     self.save()
             if not self.folder.checkpoints():  # a run of no steps deploys the untrained pair
                 self.save()
-            result = self.evaluate("test", monitor)
+            result = self.evaluate(judged_on, monitor)
         self.close()
         return result
 

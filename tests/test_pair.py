@@ -227,6 +227,17 @@ def test_an_unknown_task_or_model_is_one_clear_line(
     assert not (tmp_path / "b").exists(), "a run that cannot start leaves nothing behind"
 
 
+def test_prompts_that_do_not_fit_are_refused_before_anything_is_sampled(tmp_path: Path) -> None:
+    """Not at the first long problem, where a resumed run would end again."""
+    config = probe_task.config(tmp_path)  # models of 512 positions
+    PairTrainer(config, tmp_path / "fits").close()
+    long = replace(config, sampling=Sampling(max_new_tokens=200))
+    with pytest.raises(ValueError, match=r"probe, train: a prompt of \d+ tokens and 200 new ones"):
+        PairTrainer(long, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    PairTrainer(replace(long, regime="solo"), tmp_path / "solo").close()  # nobody reads a draft
+
+
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="is not a run folder"):
         PairTrainer.resume(tmp_path)

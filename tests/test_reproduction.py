@@ -14,6 +14,7 @@ from agon_env.tasks import load_problems
 from agon_env.tasks.chains import read_question
 from agon_env.tasks.modchain import MODCHAIN
 from learners.presets import TINY
+from learners.reproduction.curves import curves_table, validation_curve
 from learners.reproduction.gaps import gap_costs, gaps_table, logistic_fit
 from learners.reproduction.methods import BASE, METHODS, SCALES, Scale, method, run_config
 from learners.reproduction.runs import make_record, record_file
@@ -134,8 +135,8 @@ def test_the_scales_name_methods_that_exist():
 def test_runs_train_are_measured_and_make_their_rows(tmp_path: Path):
     """Each kind of run on two tiny real models, one step each; a record is not made twice."""
     config = probe_task.config(tmp_path, steps=1, eval_every=0, rotation="both", samples=4)
-    scale = Scale(config, 1, ())
     runs = (BASE, "grpo", "refine_1", "shared", "fixed", "agon", "agon_ppo")
+    scale = Scale(config, 1, tuple(m.key for m in METHODS if m.run in runs))
     records = {(run, 0): make_record(run, 0, scale, tmp_path) for run in runs}
     rows = [make_row(m, records, [0]) for m in METHODS if m.run in runs]
     assert len(markdown(rows).splitlines()) == 2 + len(rows)
@@ -146,6 +147,8 @@ def test_runs_train_are_measured_and_make_their_rows(tmp_path: Path):
     assert budgets.pop(BASE) == 0
     assert budgets.pop("refine_1") == 2 * 2 * 4, "2 problems x 2N of one model"
     assert set(budgets.values()) == {2 * 2 * 4 * 2}, "of two models"
+    for run in ("grpo", "agon"):
+        assert set(validation_curve(tmp_path / "runs" / f"{run}-seed0", run)) == {0, 1}
     written = record_file(tmp_path, "agon", 0).stat().st_mtime_ns
     make_record("agon", 0, scale, tmp_path)
     assert record_file(tmp_path, "agon", 0).stat().st_mtime_ns == written
@@ -165,6 +168,19 @@ def test_a_record_of_other_models_or_of_another_config_is_not_taken(tmp_path: Pa
     del older["gaps"], older["config"]["sampling"]["min_p"]  # as before there was such an option
     file.write_text(json.dumps(older))
     assert make_record(BASE, 0, scale, tmp_path)["seed"] == 0
+
+
+def test_only_what_a_row_asks_for_is_measured_and_what_was_not_is_named(tmp_path: Path) -> None:
+    config = probe_task.config(tmp_path, steps=0, eval_every=0)
+    scale = Scale(config, 1, ("zero_shot", "moa"))
+    record = make_record(BASE, 0, scale, tmp_path)
+    assert set(record["test"]) == {"problems", "alone", "cascade"}
+    with pytest.raises(ValueError, match="was made without majority, which rows now ask for"):
+        make_record(BASE, 0, replace(scale, methods=("vote",)), tmp_path)
+    record_file(tmp_path, BASE, 0).unlink()
+    again = make_record(BASE, 0, replace(scale, methods=("vote",)), tmp_path)
+    assert again["test"]["alone"] == record["test"]["alone"]
+    assert set(again["test"]["majority"]) == {"agent_0", "agent_1"}
 
 
 def test_a_logistic_fit_finds_the_slopes_that_made_the_data():
@@ -219,3 +235,18 @@ def test_gap_costs_tell_who_could_have_taught_a_fact():
     assert np.isnan(copies.odds[0]), "a copy has seen nothing that the model has not"
     assert gaps_table({"copies": copies}).count("| - |") == 1
     assert gaps_table({"run": cost}).count("|") == 15
+
+
+def test_curves_are_means_over_seeds_at_steps_that_all_have():
+    curves = {
+        "grpo": [{0: 0.1, 10: 0.2, 20: 0.3}, {0: 0.1, 10: 0.4}],
+        "agon": [{0: 0.2, 10: 0.6}, {0: 0.0, 10: 0.6}],
+        "new": [{}],
+    }
+    assert curves_table(curves).splitlines() == [
+        "| validation pass@1, % (times grpo) at step | 0 | 10 |",
+        "|---|---|---|",
+        "| grpo | 10.0 | 30.0 |",
+        "| agon | 10.0 (1.00) | 60.0 (2.00) |",
+        "| new |  |  |",
+    ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
+import multiprocessing
 import signal
 import subprocess
 import sys
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -130,21 +131,21 @@ def test_two_processes_cannot_train_into_one_folder(tmp_path: Path) -> None:
 @pytest.mark.timeout(600)
 def test_a_run_killed_at_random_moments_ends_as_if_never_stopped(tmp_path: Path) -> None:
     """Kill -9 at 20 random moments, continue each time, compare with an undisturbed run."""
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
-    command = [sys.executable, probe_task.__file__]
-    (tmp_path / "calm").mkdir()
-    subprocess.run([*command, str(tmp_path / "calm" / "run")], env=env, check=True, timeout=300)
-    (tmp_path / "rough").mkdir()
+    undisturbed = begin(tmp_path / "calm" / "run")
+    undisturbed.join(300)
+    assert undisturbed.exitcode == 0
     run = tmp_path / "rough" / "run"
     rng = np.random.default_rng(0)
     for _ in range(20):
-        process = subprocess.Popen([*command, str(run)], env=env, stderr=subprocess.PIPE)
+        process = begin(run)
         wait_for_start(process, run)
         time.sleep(float(rng.uniform(0, 0.4)))
-        process.send_signal(signal.SIGKILL)
-        _, error = process.communicate()
-        assert process.returncode in (-signal.SIGKILL, 0), error.decode()
-    subprocess.run([*command, str(run)], env=env, check=True, timeout=300)
+        process.kill()
+        process.join()
+        assert process.exitcode in (-signal.SIGKILL, 0)
+    last = begin(run)
+    last.join(300)
+    assert last.exitcode == 0
     assert untimed_metrics(run) == untimed_metrics(tmp_path / "calm" / "run")
     evaluations = (tmp_path / "calm" / "run" / "evaluations.jsonl").read_text()
     assert (run / "evaluations.jsonl").read_text() == evaluations
@@ -159,11 +160,21 @@ def test_a_run_killed_at_random_moments_ends_as_if_never_stopped(tmp_path: Path)
     assert same[0]
 
 
-def wait_for_start(process: subprocess.Popen, run: Path) -> None:
+def begin(run: Path) -> BaseProcess:
+    """Start or continue the run in a process of its own, forked from one that has imported all."""
+    run.parent.mkdir(exist_ok=True)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["probe_task"])
+    process = context.Process(target=probe_task.run, args=(str(run),))
+    process.start()
+    return process
+
+
+def wait_for_start(process: BaseProcess, run: Path) -> None:
     """Return once this process has the run's lock (it writes its config or loads from it)."""
     deadline = time.monotonic() + 60
     size = metrics_size(run)
-    while process.poll() is None and time.monotonic() < deadline:
+    while process.is_alive() and time.monotonic() < deadline:
         if metrics_size(run) != size:
             return
         time.sleep(0.01)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from learners.config import PairConfig
-from learners.presets import PAPER, TINY
+from learners.presets import PAPER, SMOLLM2, TINY
 from learners.warmup import WarmUp
 
 Use = Literal["alone", "cascade", "self", "majority"]
@@ -83,6 +83,11 @@ class Scale:
 SCALES: Mapping[str, Scale] = {
     "cpu-small": Scale(replace(TINY, steps=180, eval_every=45, checkpoint_every=45), 2, MAIN),
     "cpu": Scale(TINY, 5, tuple(method.key for method in METHODS)),
+    "smollm2": Scale(
+        replace(SMOLLM2, validation_problems=16),
+        2,
+        ("zero_shot", "moa", "grpo", "grpo_pair", "agon"),
+    ),
     "gpu": Scale(PAPER, 1, tuple(m.key for m in METHODS if m.key not in SAME_IN_THE_PAPER)),
 }
 

@@ -8,7 +8,7 @@ exists is not made again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from learners.evaluate import DIRECTIONS, outcome_of, play_held_out, stage_of
 from learners.monitor import Monitor
 from learners.pair import PairTrainer
 from learners.presets import WARM_UP
-from learners.reproduction.methods import BASE, Scale, run_config
+from learners.reproduction.methods import Scale, Use, method, run_config
 from learners.rollout import Player, Rollout
 from learners.run_folder import CONFIG, METRICS, write_atomically
 from learners.seeds import stream_seed
@@ -48,10 +48,12 @@ def make_record(
     """Train one run with one seed, measure it, and keep the record."""
     file = record_file(out, run, seed)
     config = _config_of(run, seed, scale, out)
+    uses: set[Use] = {method(key).use for key in scale.methods if method(key).run == run}
     if file.exists():
         record = json.loads(file.read_text())
         _refuse_other_config(record["config"], config, file)
         _refuse_other_gaps(record, scale, file)
+        _refuse_missing(record, uses, file)
         return record
     monitor = monitor or Monitor()
     trainer = _trained(config, out / "runs" / f"{run}-seed{seed}", monitor)
@@ -66,7 +68,7 @@ def make_record(
     for split in ("validation", "test"):
         record[split] = {
             "problems": ids_digest(trainer.problems[split]),
-            **_measure(trainer, split, votes=run in (BASE, "grpo")),
+            **_measure(trainer, split, uses),
         }
     file.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(file, json.dumps(record, indent=1) + "\n")
@@ -87,7 +89,7 @@ def _trained(config: PairConfig, folder: Path, monitor: Monitor) -> PairTrainer:
         _refuse_other_config(trainer.config.to_dict(), config, folder)
     else:
         trainer = PairTrainer(config, folder)
-    trainer.train(monitor)
+    trainer.train(monitor, judged_on="validation")
     return trainer
 
 
@@ -114,6 +116,16 @@ def _refuse_other_gaps(record: Mapping[str, Any], scale: Scale, path: Path) -> N
         )
 
 
+def _refuse_missing(record: Mapping[str, Any], uses: Set[Use], path: Path) -> None:
+    """Raise ValueError where a use of the models was not measured."""
+    missing = [use for use in sorted(uses) if not record["test"].get(use)]
+    if missing:
+        raise ValueError(
+            f"{path} was made without {', '.join(missing)}, which rows now ask for; remove the "
+            "record (the trained models stay and are measured anew)"
+        )
+
+
 def _gaps(scale: Scale) -> dict[str, float]:
     """The shares of facts that the warm-up leaves out, or shows wrong."""
     curriculum = scale.recipe.curriculum
@@ -129,8 +141,8 @@ def _budget(trainer: PairTrainer) -> dict[str, float]:
     }
 
 
-def _measure(trainer: PairTrainer, split: str, *, votes: bool) -> dict[str, Any]:
-    """Everything that a method may ask about one split."""
+def _measure(trainer: PairTrainer, split: str, uses: Set[Use]) -> dict[str, Any]:
+    """What the methods ask about one split; models alone and both directions in any case."""
     players, problems = trainer.players, trainer.problems[split]
 
     def play(kind: str, who: Mapping[AgentID, Player], **options: Any) -> Rollout:
@@ -141,13 +153,12 @@ def _measure(trainer: PairTrainer, split: str, *, votes: bool) -> dict[str, Any]
     result: dict[str, Any] = {
         "alone": {a: _part(pair, a, "drafter") for a in AGENTS},
         "cascade": {f"{d}>{s}": _cascade(pair, d, s) for d, s in DIRECTIONS},
-        "self": {},
     }
-    for agent in AGENTS:
-        twice = dict.fromkeys(AGENTS, players[agent])
-        rollout = play(f"self/{agent}", twice, seating=AGENTS[0])
-        result["self"][agent] = _cascade(rollout, *DIRECTIONS[0])
-    if votes:
+    if "self" in uses:
+        twice = {a: dict.fromkeys(AGENTS, players[a]) for a in AGENTS}
+        played = {a: play(f"self/{a}", twice[a], seating=AGENTS[0]) for a in AGENTS}
+        result["self"] = {a: _cascade(played[a], *DIRECTIONS[0]) for a in AGENTS}
+    if "majority" in uses:
         rollout = play("majority", players, samples=VOTERS, solve=False)
         result["majority"] = {agent: _majority(rollout, agent) for agent in AGENTS}
     return result
