@@ -47,7 +47,8 @@ def main(args: Args) -> int:
     if not args.skip_tests:
         tests = run("-m", "pytest", "-q", "-m", "gpu", "tests/test_gpu.py")
         if find_spec("vllm") is not None:
-            tests = tests or run("-m", "pytest", "-q", "tests/test_engine_vllm.py")
+            files = ("tests/test_engine_vllm.py", "tests/test_engine_vllm_server.py")
+            tests = tests or run("-m", "pytest", "-q", *files)
     options = ("--model", args.model, "--device", "cuda", "--dtype", "bfloat16")
     return run("benchmarks/throughput.py", *options, "--out", args.out.resolve()) or tests
 

@@ -18,7 +18,7 @@ from agon_env.rules import Match
 from agon_env.tasks import find_task
 from agon_env.types import AGENTS, AgentID, Problem, rival_of
 from learners.config import PairConfig
-from learners.engines import Engine, HFEngine, VLLMEngine
+from learners.engines import Engine, HFEngine, VLLMEngine, VLLMServerEngine
 from learners.evaluate import Evaluation
 from learners.policy import policy_pair, single_policy
 from learners.rollout import Player
@@ -112,7 +112,8 @@ def players_of(config: PairConfig) -> dict[AgentID, Player]:
     """The two players that a config describes, untrained.
 
     Raises:
-        ValueError: The device is not there, or a model cannot be loaded.
+        ConnectionError: A generation server does not answer.
+        ValueError: The device is not there, a model cannot be loaded, or no server has it.
     """
     device = config.device
     if device == "auto":
@@ -140,12 +141,16 @@ def _engines_of(config: PairConfig) -> tuple[Engine, Engine]:
     """The engines of both agents; one vLLM serves both where they have the same base."""
     if config.engine == "hf":
         return HFEngine(), HFEngine()
-    rank = config.lora.rank if config.lora else 0
     first, second = config.models
-    engine = VLLMEngine(first, config.vllm, lora_rank=rank, dtype=config.dtype)
-    if first == second:
-        return engine, engine
-    return engine, VLLMEngine(second, config.vllm, lora_rank=rank, dtype=config.dtype)
+    engine = _vllm_of(first, config)
+    return engine, engine if first == second else _vllm_of(second, config)
+
+
+def _vllm_of(name: str, config: PairConfig) -> Engine:
+    if config.engine == "vllm-server":
+        return VLLMServerEngine(name, config.vllm_server)
+    rank = config.lora.rank if config.lora else 0
+    return VLLMEngine(name, config.vllm, lora_rank=rank, dtype=config.dtype)
 
 
 def chosen_drafter(folder: RunFolder, step: int) -> AgentID:

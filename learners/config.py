@@ -11,6 +11,7 @@ from agon_env.rewards import reward_scheme
 from learners.checks import check_fields
 from learners.engines.records import Sampling
 from learners.engines.vllm import VLLMConfig
+from learners.engines.vllm_server import VLLMServerConfig
 from learners.grpo import GRPOConfig
 from learners.learner import LearnerConfigs, LearnerName
 from learners.policy import LoRA
@@ -66,10 +67,16 @@ class PairConfig:
     """Use this many training problems; None: the task's default."""
     sampling: Sampling = field(default_factory=Sampling)
     """How both agents sample, in training and in evaluation."""
-    engine: Literal["hf", "vllm"] = "hf"
-    """What generates: the training model itself, or vLLM in this process."""
+    engine: Literal["hf", "vllm", "vllm-server"] = "hf"
+    """What generates: the training model itself, vLLM in this process, or vLLM servers elsewhere
+    (for adapters)."""
     vllm: VLLMConfig = field(default_factory=VLLMConfig)
-    """Options of vLLM."""
+    """Options of vLLM in this process."""
+    vllm_server: VLLMServerConfig = field(default_factory=VLLMServerConfig)
+    """Where the vLLM servers are."""
+    play_ahead: bool = False
+    """True: "vllm-server" samples the next step while this one's update runs, so from weights that
+    are one update old (`rollout_age` in the metrics); not over an evaluation or a checkpoint."""
     learner: tuple[LearnerName, ...] = ("grpo",)
     """The learner of both agents, or one for each: grpo, rloo, reinforce or ppo."""
     update: UpdateConfig = field(default_factory=UpdateConfig)
@@ -105,6 +112,7 @@ class PairConfig:
             raise ValueError(f"models must name two models, got {list(self.models)}")
         self._check_game()
         self._check_engine()
+        self._check_shard()
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
@@ -147,12 +155,50 @@ class PairConfig:
             )
 
     def _check_engine(self) -> None:
-        """vLLM's log-probs are those after top-p, top-k and min-p (pitfall 11)."""
+        """vLLM's log-probs are those after top-p, top-k and min-p (pitfall 11); a server of its
+        takes no new weights but adapters."""
         exact = self.update.importance == "sequence" or self.update.old_logprobs == "sampler"
-        if self.engine == "vllm" and self.sampling.filters and exact:
+        if self.engine != "hf" and self.sampling.filters and exact:
             raise ValueError(
                 "vLLM with top-p, top-k or min-p reports log-probs after the filter: choose "
                 'update.importance "token" or "off", and update.old_logprobs "trainer"'
+            )
+        if self.engine == "vllm-server" and self.lora is None:
+            raise ValueError(
+                'engine "vllm-server" needs lora, as a running server takes no other new weights, '
+                'got None (all weights train); set lora, or choose engine "vllm" or "hf"'
+            )
+
+        if self.play_ahead and self.engine != "vllm-server":
+            raise ValueError(
+                'play_ahead needs engine "vllm-server", which keeps weights of its own, got '
+                f"{self.engine!r}; set play_ahead False"
+            )
+        uncorrected = self.update.importance == "off" and self.update.old_logprobs == "trainer"
+        if self.play_ahead and uncorrected:
+            raise ValueError(
+                'play_ahead needs update.importance "token" or "sequence", or update.old_logprobs '
+                '"sampler": samples are one update old, got importance "off"'
+            )
+
+    def _check_shard(self) -> None:
+        """Shards are those of a full model that generates itself and has no critic."""
+        if not self.update.shard:
+            return
+        if self.lora is not None:
+            raise ValueError(
+                "update.shard spreads full weights over the processes, got lora: an adapter's "
+                "optimizer is small; set update.shard False, or lora None"
+            )
+        if "ppo" in self.learner:
+            raise ValueError(
+                f"update.shard knows no critic, got learner {list(self.learner)}; choose grpo, "
+                "rloo or reinforce, or set update.shard False"
+            )
+        if self.engine != "hf":
+            raise ValueError(
+                f'update.shard needs engine "hf", got {self.engine!r}; choose "hf", or set '
+                "update.shard False"
             )
 
     @property

@@ -1,14 +1,15 @@
 """A run's config and the shapes of its models -> the bytes that training will need. Nothing loads.
 
-Weights, adapters, gradients and optimizer state are exact. The cache is that of the planned rows at
-full length, activations (`model_shape.py`) are those of the fullest micro-batch, without the saving
-by a shared beginning of prompts. Left out: the process itself, libraries, fragmentation.
+Weights, adapters, gradients and optimizer state are exact (in shards up to uneven rows). The cache
+is that of the planned rows at full length, activations (`model_shape.py`) are those of the fullest
+micro-batch, without the saving by a shared beginning of prompts. Left out: the process itself,
+libraries, fragmentation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 
@@ -22,8 +23,8 @@ from learners.model_shape import FLOAT, Shape
 KNOBS = {
     "activations, logits": "update.microbatch_tokens, update.gradient_checkpointing",
     "cache, sampling": "samples, problems_per_step, sampling.max_new_tokens",
-    "weights": "dtype, lora with one model twice, smaller models",
-    "gradients, optimizer": "lora, lora.rank, update.optim.master_weights",
+    "weights": "dtype, lora with one model twice, smaller models, update.shard",
+    "gradients, optimizer": "lora, lora.rank, update.optim.master_weights, update.shard",
     "vLLM": "vllm.memory_share, vllm.max_length, engine",
     "reference, critic": "update.beta, ppo.critic.kind, learner",
 }
@@ -92,6 +93,10 @@ class AgentMemory:
     """Keys and values of the embedded engine, at full length."""
     sampling: int
     """The prompt's forward pass and the distribution of the next tokens."""
+    gathered: int = 0
+    """With `update.shard`, the whole weights beside the shards, while the model works."""
+    gathered_reference: int = 0
+    """The same of the reference, in the update."""
 
     @property
     def held(self) -> int:
@@ -102,7 +107,8 @@ class AgentMemory:
     @property
     def updating(self) -> int:
         """On top of it, during the update."""
-        return self.gradients + self.activations + self.logits
+        whole = self.gathered + self.gathered_reference
+        return self.gradients + self.activations + self.logits + whole
 
     @property
     def generating(self) -> int:
@@ -133,7 +139,9 @@ class MemoryPlan:
         updating = both(agent.updating for agent in self.agents)
         if engine == "vllm":
             return self.held + self.vllm + updating
-        return self.held + max(updating, both(agent.generating for agent in self.agents))
+        generating = both(agent.generating for agent in self.agents)
+        generating += sum(agent.gathered for agent in self.agents)  # those of both at once
+        return self.held + max(updating, generating)
 
 
 def memory_plan(
@@ -151,7 +159,8 @@ def memory_plan(
         shapes: Of both models; one where it plays both seats.
         prompt_tokens: Of the longest prompt of a drafter; a solver reads a whole draft more.
         on_cpu: Two models on the CPU work at the same time.
-        processes: Each takes its part of the completions, and holds all weights.
+        processes: Each takes its part of the completions, and holds all weights; with
+            `update.shard` a part of them.
     """
     size = step_size(config, prompt_tokens, len(shapes), processes)
     shared = config.lora is not None and config.models[0] == config.models[1]
@@ -159,6 +168,9 @@ def memory_plan(
         _agent(config, shape, learner, size, shared and index > 0)
         for index, (shape, learner) in enumerate(zip(shapes, config.learner_names, strict=False))
     )
+    if config.update.shard and processes > 1:
+        pairs = zip(agents, shapes, strict=True)
+        agents = tuple(_in_shards(agent, shape, processes) for agent, shape in pairs)
     engines = shapes[:1] if config.models[0] == config.models[1] else shapes
     return MemoryPlan(
         agents=agents,
@@ -213,6 +225,15 @@ def _agent(
         cache=_cache(shape, rows, longest),
         sampling=_sampling(shape, rows, longest - config.sampling.max_new_tokens),
     )
+
+
+def _in_shards(agent: AgentMemory, shape: Shape, holders: int) -> AgentMemory:
+    """What one of several processes holds of an agent; gradients are whole until the sum."""
+    held = ("weights", "masters", "optimizer", "reference", "gradients")
+    parts = {name: -(-getattr(agent, name) // holders) for name in held}
+    parts["gradients"] += FLOAT * shape.trained_numbers
+    whole = {"gathered": agent.weights, "gathered_reference": agent.reference}
+    return replace(agent, **parts, **whole)
 
 
 def _cache(shape: Shape, rows: int, longest: int) -> int:

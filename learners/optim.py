@@ -10,6 +10,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from learners import sharding
 from learners.checks import check_fields
 
 
@@ -46,7 +47,7 @@ class OptimConfig:
 
 
 class Optim:
-    """AdamW, its schedule and gradient clipping over a fixed set of parameters."""
+    """AdamW, its schedule and gradient clipping over a fixed set of parameters or their shards."""
 
     def __init__(
         self, parameters: Iterable[nn.Parameter], config: OptimConfig, total_updates: int
@@ -86,7 +87,7 @@ class Optim:
         Raises:
             FloatingPointError: The gradient is not finite (pitfall 39); nothing was updated.
         """
-        norm = nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm).item()
+        norm = sharding.clip_gradients(self.parameters, self.config.max_grad_norm)
         if not math.isfinite(norm):
             raise FloatingPointError(f"the gradient norm must be finite, got {norm}")
         for group in self.adamw.param_groups:
@@ -114,18 +115,28 @@ class Optim:
         self.updates += 1
 
     def state_dict(self) -> dict[str, Any]:
-        """State of the optimizer and the schedule's position."""
+        """State of the optimizer and the schedule's position; of shards where they are trained."""
         state = {"adamw": self.adamw.state_dict(), "updates": self.updates}
         return state if self.masters is None else {**state, "masters": self.masters}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
-        self.adamw.load_state_dict(state["adamw"])
+        """Restore what `state_dict` returned, of shards gathered."""
+        adamw = state["adamw"]
+        averages = {
+            index: {key: self._part_of(index, value) for key, value in of_one.items()}
+            for index, of_one in adamw["state"].items()
+        }
+        self.adamw.load_state_dict({**adamw, "state": averages})
         self.updates = state["updates"]
         if self.masters is not None:
             with torch.no_grad():
                 for master, saved in zip(self.masters, state["masters"], strict=True):
-                    master.copy_(saved)
+                    master.copy_(sharding.like(master, saved))
+
+    def _part_of(self, index: int, value: torch.Tensor) -> torch.Tensor:
+        """What this process holds of a parameter's average; its count of steps has no parts."""
+        parameter = self.parameters[index]
+        return sharding.like(parameter, value) if value.shape == parameter.shape else value
 
 
 def learning_rate(config: OptimConfig, update: int, total_updates: int) -> float:

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -21,7 +24,8 @@ from agon_env.tasks import load_problems
 from agon_env.tasks.sampler import ProblemSampler
 from agon_env.types import Problem
 from agon_env.vector import vector_env
-from learners import processes
+from learners import processes, sharding
+from learners.ahead import Ahead
 from learners.alarms import alarms
 from learners.cascade import Pair, best_step, chosen_drafter, players_of
 from learners.config import PairConfig
@@ -39,7 +43,7 @@ from learners.run_folder import (
     save_tensors,
 )
 from learners.seeds import stream_seed
-from learners.training_step import make_learners, play_and_update
+from learners.training_step import Played, make_learners, play_step, update_step
 
 
 class PairTrainer:
@@ -96,6 +100,10 @@ class PairTrainer:
                 f'engine "vllm" runs in one process so far, got {processes.count()}; choose engine '
                 '"hf", or start one process'
             )
+        if config.play_ahead and processes.count() > 1:
+            raise ValueError(
+                f"play_ahead needs one process, got {processes.count()}; set it False, or start one"
+            )
         self.problems = processes.main_first(partial(_load_problems, config))
         self.envs = {
             split: vector_env(
@@ -111,7 +119,10 @@ class PairTrainer:
             self.problems["train"], config.problems_per_step, seed=config.seed
         )
         self.players = processes.main_first(partial(players_of, config))
+        for player in self.players.values():
+            player.sync()  # a server that cannot take the adapters says so before the run begins
         self.learners = make_learners(config, self.players)
+        self.ahead = Ahead(self.players.values(), self.sampler)
         self.history: list[dict[str, float]] = []
         """Metrics of the steps so far."""
         self.step = 0
@@ -160,14 +171,16 @@ class PairTrainer:
             FloatingPointError: Logits, a loss or a gradient are not finite (pitfall 39).
         """
         try:
-            metrics, rollout = play_and_update(
-                self.config,
-                self.envs["train"],
-                self.players,
-                self.learners,
-                self.sampler,
-                self.step,
-            )
+            started = time.perf_counter()
+            age, played = 1.0, self.ahead.take()
+            if played is None:
+                age, played = 0.0, self._play(self.step)
+            if self.config.play_ahead and not self._needs_weights_at(self.step + 1):
+                self.ahead.start(partial(self._play, self.step + 1))
+            metrics = update_step(self.config, self.players, self.learners, played, self.step)
+            metrics["seconds/step"] = time.perf_counter() - started
+            if self.config.play_ahead:
+                metrics["rollout_age"] = age
         except FloatingPointError as error:
             saved = RunFolder(self.folder.path).checkpoints()  # this process may be alone here
             where = f"the last good checkpoint is {saved[-1]}" if saved else "no checkpoint yet"
@@ -179,8 +192,16 @@ class PairTrainer:
             metrics = {k: v for k, v in metrics.items() if not k.startswith("seconds/")}
         self.folder.append(METRICS, metrics)
         self.history.append(metrics)
-        self._store_transcripts(rollout)
+        self._store_transcripts(played.rollout)
         return metrics
+
+    def _play(self, step: int) -> Played:
+        return play_step(self.config, self.envs["train"], self.players, self.sampler, step)
+
+    def _needs_weights_at(self, step: int) -> bool:
+        """Whether an evaluation, a checkpoint or the end follows that many steps."""
+        every = (self.config.eval_every, self.config.checkpoint_every)
+        return step >= self.config.steps or any(_due(step, e) for e in every)
 
     def _new_alarms(self) -> list[str]:
         """Alarms that were not raised before in this run; they are logged."""
@@ -195,6 +216,7 @@ class PairTrainer:
         for line in self.folder.lines(EVALUATIONS):
             if (line["step"], line["split"]) == (self.step, split):
                 return Evaluation.from_dict(line["evaluation"])
+        self.ahead.settle()
         problems = self.problems[split]
         result = evaluate(
             self.players,
@@ -213,7 +235,13 @@ class PairTrainer:
 
         Raises:
             ValueError: There is no validation result yet.
+            RuntimeError: The weights are spread over several processes.
         """
+        if any(sharding.is_sharded(player.policy.model) for player in self.players.values()):
+            raise RuntimeError(
+                f"the weights are spread over {processes.count()} processes: the pair needs them "
+                "whole; save() a checkpoint and use Pair.load"
+            )
         return Pair(self.players, chosen_drafter(self.folder, self.step), self.config)
 
     def close(self) -> None:
@@ -228,20 +256,30 @@ class PairTrainer:
         """
         for agent, player in self.players.items():
             processes.check_equal(player.policy.fingerprint(), f"the weights of {agent}")
+        models = {a: sharding.weights(player.policy.model) for a, player in self.players.items()}
+        learners = {agent: learner.state_dict() for agent, learner in self.learners.items()}
+        write = partial(self._write, sharding.whole(models), sharding.whole(learners))
         return self.folder.save_checkpoint(
             self.step,
-            self._write,
+            write,
             keep=self.config.keep_checkpoints,
             best=best_step(self.folder),
         )
 
-    def _write(self, folder: Path) -> None:
+    def _write(self, weights: Mapping[str, Any], learners: Mapping[str, Any], folder: Path) -> None:
+        """Write a checkpoint.
+
+        Args:
+            weights: Agent -> gathered weights of a sharded model, or None.
+            learners: Agent -> state of its learner.
+            folder: Where to.
+        """
         for agent, player in self.players.items():
-            player.policy.save(folder / agent)
+            player.policy.save(folder / agent, weights[agent])
         state = {
             "step": self.step,
-            "sampler": self.sampler.state_dict(),
-            "learners": {agent: learner.state_dict() for agent, learner in self.learners.items()},
+            "sampler": self.ahead.sampler_state(),
+            "learners": dict(learners),
             "torch_rng": torch.get_rng_state(),
         }
         save_tensors(state, folder / "trainer.pt")

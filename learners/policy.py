@@ -20,6 +20,7 @@ from torch import nn
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+from learners import processes, sharding
 from learners.adapters import (
     LoRA,
     adapted,
@@ -114,21 +115,31 @@ class Policy:
 
     def fingerprint(self) -> torch.Tensor:
         """Some values of every trained tensor, copied: tells whether the weights moved."""
-        parts = [p.detach().flatten() for p in self.trainable_parameters().values()]
-        return torch.cat([part[:: max(1, len(part) // 64)].float().cpu() for part in parts])
+        parameters = self.trainable_parameters().values()
+        parts = [sharding.local(p.detach()).flatten() for p in parameters]
+        values = torch.cat([part[:: max(1, len(part) // 64)].float().cpu() for part in parts])
+        if sharding.is_sharded(self.model):
+            return torch.cat(processes.gather(values))
+        return values
 
     def checkpoint_activations(self) -> None:
         """Recompute activations in the backward pass of training instead of keeping them."""
         model = cast(PreTrainedModel, self.model)
         model.gradient_checkpointing_enable({"use_reentrant": False})
 
-    def save(self, folder: str | Path) -> None:
-        """Write weights and tokenizer in Hugging Face format (an adapter alone for LoRA)."""
+    def save(self, folder: str | Path, weights: Mapping[str, torch.Tensor] | None = None) -> None:
+        """Write weights and tokenizer in Hugging Face format (an adapter alone for LoRA).
+
+        Args:
+            folder: Where to.
+            weights: Those of a sharded model, gathered (`sharding.whole`).
+        """
         folder = Path(folder)
         if self.adapter is not None and isinstance(self.model, PeftModel):
             save_adapter(self.model, self.adapter, folder)
         else:
-            self.model.save_pretrained(str(folder))
+            state = None if weights is None else dict(weights)
+            self.model.save_pretrained(str(folder), state_dict=state)
         self.tokenizer.save_pretrained(folder)
 
     def load_weights(self, folder: str | Path) -> None:
@@ -141,8 +152,9 @@ class Policy:
             load_adapter(cast(PeftModel, self.model), self.adapter, Path(folder))
             return
         model = cast(PreTrainedModel, self.model)
-        fresh = type(model).from_pretrained(folder, dtype=model.dtype)
-        self.model.load_state_dict(fresh.state_dict())
+        kind = cast(type[PreTrainedModel], sharding.plain_class(model))
+        fresh = kind.from_pretrained(folder, dtype=model.dtype)
+        sharding.load_weights(model, fresh.state_dict())
 
 
 def text_parameters(model: PreTrainedModel) -> dict[str, nn.Parameter]:

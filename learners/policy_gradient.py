@@ -2,9 +2,9 @@
 
 What GRPO, RLOO, REINFORCE and PPO have in common: minibatches, micro-batches, the clipped loss, the
 importance correction, the KL to a reference, guards and metrics. Several processes share the
-micro-batches and sum their gradients. Where the advantages come from is
-the learner's business (`grpo.py`, `rloo.py`, `reinforce.py`, `ppo.py`). Everything random is seeded
-by the number of the update.
+micro-batches and sum their gradients; with `shard` each holds a part of the model and of its
+optimizer (`sharding.py`). Where the advantages come from is the learner's business (`grpo.py`,
+`rloo.py`, `reinforce.py`, `ppo.py`). Everything random is seeded by the number of the update.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from learners import processes
+from learners import processes, sharding
 from learners.batch import Batch, collate, shared_microbatches
 from learners.logprobs import completion_logprobs
 from learners.losses import (
@@ -55,10 +55,13 @@ class PolicyGradient:
         self.updates = 0
         if config.gradient_checkpointing:
             policy.checkpoint_activations()
-        total = horizon.total_steps * config.optimizer_steps
-        self.optim = Optim(policy.trainable_parameters().values(), config.optim, total)
         needed = reference or config.beta > 0
         self.reference = Reference(policy, horizon.temperature) if needed else None
+        self._models = [policy.model, *(self.reference.models if self.reference else ())]
+        for model in self._models if config.shard else ():
+            sharding.shard(model)
+        total = horizon.total_steps * config.optimizer_steps
+        self.optim = Optim(policy.trainable_parameters().values(), config.optim, total)
 
     def update(
         self, trajectories: Sequence[Trajectory], advantages: Sequence[Tensor]
@@ -133,10 +136,11 @@ class PolicyGradient:
     def _each(self, trajectories: Sequence[Trajectory], measure: Any) -> list[Tensor]:
         """Per trajectory the (T,) row of a (B, C) measurement, made in micro-batches."""
         found: dict[int, Tensor] = {}
-        for part in shared_microbatches(trajectories, self.config.microbatch_tokens):
-            values = measure(self._collate([trajectories[i] for i in part]))
-            for i, row in zip(part, values, strict=True):
-                found[i] = row[: len(trajectories[i].completion_ids)]
+        with sharding.gathered(*self._models):
+            for part in shared_microbatches(trajectories, self.config.microbatch_tokens):
+                values = measure(self._collate([trajectories[i] for i in part]))
+                for i, row in zip(part, values, strict=True):
+                    found[i] = row[: len(trajectories[i].completion_ids)]
         found = processes.merge(found)
         return [found[i] for i in range(len(trajectories))]
 
@@ -151,15 +155,41 @@ class PolicyGradient:
         totals: defaultdict[str, float],
     ) -> None:
         """Accumulate the gradient of one minibatch over micro-batches, then step."""
-        trajectories = rows.trajectories
+        active = [i for i in chosen if self._has_gradient(rows, i)]
+        with sharding.gathered(*self._models if active else ()):
+            total = self._add_gradients(chosen, active, rows, old, totals)
+            if active and sharding.is_sharded(self.policy.model):
+                sharding.sum_gradients(self.policy.model)
+        totals["loss"] += total
+        totals["steps"] += 1
+        totals["trained_share"] += len(active) / max(len(chosen), 1)
+        if not active:
+            self.optim.skip()
+            return
+        if not sharding.is_sharded(self.policy.model):
+            processes.sum_gradients(self.optim.parameters)
+        totals["grad_norm"] += self.optim.step()
+
+    def _add_gradients(
+        self,
+        chosen: list[int],
+        active: list[int],
+        rows: _Rows,
+        old: dict[int, Tensor] | None,
+        totals: defaultdict[str, float],
+    ) -> float:
+        """Run this process's share of the micro-batches forwards and backwards; returns its loss.
+
+        Raises:
+            FloatingPointError: The loss of all processes is not finite.
+        """
+        trajectories, total = rows.trajectories, 0.0
         normaliser = Normaliser(
             sequences=float(len(chosen)),
             tokens=float(sum(len(trajectories[i].completion_ids) for i in chosen)),
             max_tokens=float(self.horizon.max_new_tokens),
         )
-        active = [i for i in chosen if self._has_gradient(rows, i)]
         tokens = self.config.microbatch_tokens
-        total = 0.0
         for part in shared_microbatches([trajectories[i] for i in active], tokens):
             index = [active[j] for j in part]
             batch = self._collate([trajectories[i] for i in index])
@@ -173,14 +203,7 @@ class PolicyGradient:
             raise FloatingPointError(
                 f"the loss of update {self.updates} must be finite, got {whole}"
             )
-        totals["loss"] += total
-        totals["steps"] += 1
-        totals["trained_share"] += len(active) / max(len(chosen), 1)
-        if active:
-            processes.sum_gradients(self.optim.parameters)
-            totals["grad_norm"] += self.optim.step()
-        else:
-            self.optim.skip()
+        return total
 
     def _loss(
         self,

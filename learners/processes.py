@@ -2,10 +2,11 @@
 
 Data parallel by hand, because the work of a step is not one batch through one module. Every process
 holds the weights of both agents (or of its adapters) and the same state of sampler, schedule and
-optimizer. A process plays its share of a step's problems; the rollouts are gathered, so that all
-know the whole step and compute the same advantages; it runs its share of the micro-batches, and the
-gradients are summed. What is written is written by the first process. So a step is the same step
-with any number of processes, up to the order of sums.
+optimizer; of full models it may hold a part instead (`sharding.py`). A process plays its share of a
+step's problems; the rollouts are gathered, so that all know the whole step and compute the same
+advantages; it runs its share of the micro-batches, and the gradients are summed. What is written is
+written by the first process. So a step is the same step with any number of processes, up to the
+order of sums.
 
 `accelerate launch` or `torchrun` starts them and says who is who through the environment; without
 it there is one process and every function here does nothing.

@@ -6,8 +6,9 @@ import copy
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from learners import sharding
 from learners.batch import Batch
 from learners.logprobs import completion_logprobs
 from learners.policy import Policy
@@ -21,6 +22,11 @@ class Reference:
         self._policy, self._temperature = policy, temperature
         full = policy.adapter is None
         self._copy = copy.deepcopy(policy.model).eval().requires_grad_(False) if full else None
+
+    @property
+    def models(self) -> list[nn.Module]:
+        """The copy, where there is one."""
+        return [] if self._copy is None else [self._copy]
 
     @torch.no_grad()
     def logprobs(self, batch: Batch) -> Tensor:
@@ -37,4 +43,4 @@ class Reference:
     def load_state_dict(self, state: dict[str, Any] | None) -> None:
         """Restore what `state_dict` returned."""
         if self._copy is not None and state is not None:
-            self._copy.load_state_dict(state)
+            sharding.load_weights(self._copy, state)

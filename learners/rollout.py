@@ -13,9 +13,9 @@ from functools import partial
 
 from agon_env.types import AGENTS, ROLES, AgentID, Episode, Outcome, Role
 from agon_env.vector import vector_env
-from learners import processes
+from learners import processes, sharding
 from learners.concurrency import are_independent, run_jobs
-from learners.engines import Completion, Engine, Sampling, VLLMEngine
+from learners.engines import Completion, Engine, Sampling, VLLMEngine, VLLMServerEngine
 from learners.policy import Policy, Prompt
 from learners.schedule import Plan
 from learners.seeds import stream_seed
@@ -29,6 +29,11 @@ class Player:
     policy: Policy
     engine: Engine
     sampling: Sampling
+
+    def sync(self) -> None:
+        """Bring a server up to the policy's weights; all processes call it together."""
+        if isinstance(self.engine, VLLMServerEngine):
+            self.engine.sync(self.policy)
 
     def reply(
         self, messages: Sequence[Sequence[Mapping[str, str]]], seed: int, first: int = 0
@@ -83,11 +88,14 @@ def play(
         step: Training step, part of the group keys.
         seed: Seeds the sampling of this rollout; each (round, agent) has its own stream.
     """
+    for player in players.values():
+        player.sync()
     groups = plan.groups()
     mine = [i for group in groups[slice(*processes.bounds(len(groups)))] for i in group]
-    parts = processes.together(
-        lambda: _play_part(env, players, plan, mine, seed) if mine else ((), {})
-    )
+    with sharding.gathered(*(player.policy.model for player in players.values())):
+        parts = processes.together(
+            lambda: _play_part(env, players, plan, mine, seed) if mine else ((), {})
+        )
     return Rollout(
         episodes=tuple(e for episodes, _ in parts for e in episodes),
         trajectories=tuple(t for part in parts for t in _trajectories(*part, step)),

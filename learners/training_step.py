@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -48,6 +49,16 @@ def make_learners(config: PairConfig, players: Players) -> dict[AgentID, Learner
     }
 
 
+@dataclass(frozen=True)
+class Played:
+    """The matches of a step."""
+
+    rollout: Rollout
+    metrics: dict[str, float]
+    seconds: float
+    """That playing took."""
+
+
 def play_and_update(
     config: PairConfig,
     env: vector_env,
@@ -61,6 +72,19 @@ def play_and_update(
     Raises:
         FloatingPointError: Logits, a loss or a gradient are not finite (pitfall 39).
     """
+    played = play_step(config, env, players, sampler, step)
+    metrics = update_step(config, players, learners, played, step)
+    return metrics | {"seconds/step": played.seconds + metrics["seconds/update"]}, played.rollout
+
+
+def play_step(
+    config: PairConfig, env: vector_env, players: Players, sampler: ProblemSampler, step: int
+) -> Played:
+    """Draw the problems of a step and play them.
+
+    Raises:
+        FloatingPointError: Logits are not finite (pitfall 15).
+    """
     started = time.perf_counter()
 
     def play_some(problems: Sequence[Problem], refill_round: int) -> Rollout:
@@ -68,16 +92,21 @@ def play_and_update(
 
     first = play_some(sampler.next_batch(), 0)
     rollout, refill = refilled(first, config.refill_rounds, sampler.next_batch, play_some)
-    played = time.perf_counter()
-    metrics = rollout_metrics(rollout) | refill
-    metrics |= _update(config, players, learners, rollout, step)
-    now = time.perf_counter()
-    metrics |= {
-        "seconds/rollout": played - started,
-        "seconds/update": now - played,
-        "seconds/step": now - started,
-    }
-    return metrics, rollout
+    return Played(rollout, rollout_metrics(rollout) | refill, time.perf_counter() - started)
+
+
+def update_step(
+    config: PairConfig, players: Players, learners: Learners, played: Played, step: int
+) -> dict[str, float]:
+    """Train on what was played; returns the metrics of both.
+
+    Raises:
+        FloatingPointError: A loss or a gradient is not finite (pitfall 39).
+    """
+    started = time.perf_counter()
+    metrics = played.metrics | _update(config, players, learners, played.rollout, step)
+    seconds = time.perf_counter() - started
+    return metrics | {"seconds/rollout": played.seconds, "seconds/update": seconds}
 
 
 def _seats_of(config: PairConfig) -> dict[AgentID, tuple[AgentID, ...]]:

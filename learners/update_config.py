@@ -49,6 +49,10 @@ class UpdateConfig:
     gradient_checkpointing: bool = False
     """True: recompute activations in the backward pass; less memory, about a third more time."""
 
+    shard: bool = False
+    """True: several processes hold a part each of a full model's weights, masters, gradients and
+    optimizer state, and gather the weights while the model works (FSDP2). One process holds all."""
+
     def __post_init__(self) -> None:
         check_fields(self)
         for name in ("epochs", "minibatches", "microbatch_tokens"):

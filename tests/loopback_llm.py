@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that speaks the OpenAI chat protocol and misbehaves on demand."""
+"""A real HTTP server on loopback that speaks the OpenAI protocol and misbehaves on demand."""
 
 from __future__ import annotations
 
@@ -40,9 +40,12 @@ def loopback(behave: Behaviour) -> Iterator[Loopback]:
     now = 0
 
     class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.do_POST()
+
         def do_POST(self) -> None:
             nonlocal now
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "{}")
             with lock:
                 number = len(state.bodies)
                 state.bodies.append(body)

@@ -19,7 +19,7 @@ from tiny_llm import VOCABULARY, tokenizer
 
 from learners.adapters import perturb_adapter
 from learners.agents import AgentOptions, Decoding, Request, make_agents
-from learners.engines import HFEngine, Sampling, VLLMConfig, VLLMEngine
+from learners.engines import Engine, HFEngine, Sampling, VLLMConfig, VLLMEngine
 from learners.models import load_model
 from learners.policy import LoRA, Policy, policy_pair, single_policy
 
@@ -33,7 +33,7 @@ GREEDY = Sampling(max_new_tokens=12, temperature=0)
 PROMPTS = [[20, 21, 22, 23], [30, 31], [20, 21, 22, 40, 41, 42, 43], [30, 31]]
 
 
-def save_llama(folder: Path) -> str:
+def save_llama(folder: Path, context: int = 256) -> str:
     """A random Llama whose heads are of a size that vLLM has kernels for."""
     config = transformers.LlamaConfig(
         vocab_size=VOCABULARY,
@@ -42,7 +42,7 @@ def save_llama(folder: Path) -> str:
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        max_position_embeddings=256,
+        max_position_embeddings=context,
         initializer_range=0.08,
         bos_token_id=1,
         eos_token_id=2,
@@ -71,7 +71,7 @@ def adapters(name: str) -> tuple[tuple[Policy, Policy], VLLMEngine]:
     return pair, VLLMEngine(name, SECOND, lora_rank=4)
 
 
-def assert_same(policy: Policy, engine: VLLMEngine, bound: float = 1e-3) -> list[tuple[int, ...]]:
+def assert_same(policy: Policy, engine: Engine, bound: float = 1e-3) -> list[tuple[int, ...]]:
     """Greedy tokens are equal and log-probs close; returns the tokens."""
     ours = HFEngine().generate(policy, PROMPTS, GREEDY, 0)
     theirs = engine.generate(policy, PROMPTS, GREEDY, 0)

@@ -159,6 +159,24 @@ def test_processes_divide_rows_and_hold_all_weights(tmp_path):
     assert copies.cache == one.cache // 2
 
 
+def test_shards_divide_what_is_held_and_add_the_whole_while_it_works(tmp_path):
+    name = tiny_llm.save(tmp_path, "qwen3")
+    shapes = [shape_of(name, None)] * 2
+    run = config(name, None, beta=0.1, shard=True, optim=OptimConfig(master_weights=True))
+    one = memory_plan(run, shapes, PROMPT)
+    four = memory_plan(run, shapes, PROMPT, processes=4)
+    whole, part = one.agents[0], four.agents[0]
+    assert whole.gathered == whole.gathered_reference == 0, "one process has no shards"
+    for what in ("weights", "masters", "optimizer", "reference"):
+        assert getattr(part, what) == getattr(whole, what) // 4, what
+    assert (part.gathered, part.gathered_reference) == (whole.weights, whole.reference)
+    numbers = shapes[0].trained_numbers
+    assert part.gradients == 4 * numbers + whole.gradients // 4, "the sum is of whole ones"
+    cached = 2 * (part.cache + part.sampling)
+    assert four.peak("hf") >= four.held + cached + 2 * whole.weights, "both generate at once"
+    assert four.held == one.held // 4
+
+
 def test_torchs_own_error_is_recognised_and_ends_in_one_line_with_knobs():
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**60, dtype=torch.uint8)

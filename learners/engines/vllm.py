@@ -112,7 +112,7 @@ class VLLMEngine:
         if not prompts:
             return []
         self._push(policy)
-        seeds = _request_seeds(seed, first, len(prompts))
+        seeds = request_seeds(seed, first, len(prompts))
         results = self._llm.generate(
             [{"prompt_token_ids": list(prompt)} for prompt in prompts],
             [self._parameters(policy, sampling, one) for one in seeds],
@@ -192,7 +192,7 @@ def import_vllm() -> Any:
         ) from error
 
 
-def _request_seeds(seed: int | Sequence[int], first: int, count: int) -> list[int]:
+def request_seeds(seed: int | Sequence[int], first: int, count: int) -> list[int]:
     """One 63-bit seed per request, whatever else is in the batch."""
     if not isinstance(seed, int):
         return [int(one) % 2**63 for one in seed]
