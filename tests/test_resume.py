@@ -19,6 +19,9 @@ import torch
 from learners.pair import PairTrainer
 from learners.run_folder import RunFolder
 
+MODELING = "transformers.models.{0}.modeling_{0}"
+PRELOADED = ["learners.pair", MODELING.format("qwen3"), MODELING.format("gemma3")]
+"""What takes seconds to import; the fork server does not find modules of this folder."""
 TIMED = ("seconds/rollout", "seconds/update", "seconds/step")
 
 
@@ -164,7 +167,7 @@ def begin(run: Path) -> BaseProcess:
     """Start or continue the run in a process of its own, forked from one that has imported all."""
     run.parent.mkdir(exist_ok=True)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["probe_task"])
+    context.set_forkserver_preload(PRELOADED)
     process = context.Process(target=probe_task.run, args=(str(run),))
     process.start()
     return process
