@@ -77,16 +77,23 @@ def gap_costs(
     )
 
 
+SEPARATED = 10.0
+"""Standard error of log-odds above which a slope has no interval: all its outcomes are alike."""
+
+
 def gaps_table(costs: Mapping[str, GapCost]) -> str:
     """Label of a run -> its costs, as Markdown."""
     lines = ["| models alone, trained by | " + " | ".join(KINDS_OF_GAP) + " |", "|---|---|---|---|"]
     for label, cost in costs.items():
-        cells = (
-            "-" if np.isnan(odds) else f"{odds:.2f} [{low:.2f}, {high:.2f}]"
-            for odds, low, high in zip(cost.odds, cost.low, cost.high, strict=True)
-        )
+        cells = (_cell(*three) for three in zip(cost.odds, cost.low, cost.high, strict=True))
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _cell(odds: float, low: float, high: float) -> str:
+    if np.isnan(odds):
+        return "-"
+    return f"{odds:.2f}" if np.isnan(low) else f"{odds:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def logistic_fit(
@@ -98,7 +105,7 @@ def logistic_fit(
 
     Returns:
         (K,) slopes and their standard errors; NaN where all outcomes are equal or no maximum
-        was found.
+        was found; an error alone where its feature decides everything, which has no best slope.
     """
     untold = np.full(features_N_K.shape[1], np.nan)
     if np.ptp(outcomes_N) == 0:
@@ -116,8 +123,8 @@ def logistic_fit(
             break
     else:
         return untold, untold
-    errors = np.sqrt(np.diag(np.linalg.inv(information)))
-    return weights[1:], errors[1:]
+    errors = np.sqrt(np.diag(np.linalg.inv(information)))[1:]
+    return weights[1:], np.where(errors > SEPARATED, np.nan, errors)
 
 
 def kind_of(model: str) -> Kind:
