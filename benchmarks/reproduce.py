@@ -137,8 +137,8 @@ def plot_curves(curves: Mapping[str, Sequence[Curve]], file: Path) -> None:
     """Validation pass@1 of the better direction over the steps, one line per run and seed."""
     figure, axes = plt.subplots(figsize=(7, 4.5))
     for index, (run, found) in enumerate(curves.items()):
-        for seed, curve in enumerate(found):
-            label = run if seed == 0 else None
+        for number, curve in enumerate(filter(None, found)):
+            label = run if number == 0 else None
             axes.plot(*zip(*curve.items(), strict=True), color=f"C{index}", label=label, alpha=0.8)
     axes.set_xlabel("training step")
     axes.set_ylabel("validation pass@1")

@@ -111,15 +111,26 @@ def run_rounds(
     work: Work, args: Args, kept: Kept, note: Callable[[str], None]
 ) -> dict[str, list[Measured]]:
     """Every contender in turn, `rounds` times, but for what is kept."""
+    last = kept.found["ours"][args.rounds - 1 : args.rounds]
+    if args.profile and last and not last[0].profile:
+        del kept.found["ours"][args.rounds :]
+        kept.drop_last("ours")
     for number in range(args.rounds):
         for name in CONTENDERS:
             if len(kept.found[name]) > number:
                 continue
             note(f"round {number + 1} of {args.rounds}: {name}")
             ours = kept.found["ours"]
-            last = args.profile and name == "ours" and number + 1 == args.rounds
-            kept.add(measure(name, work, ours[-1].prompts if ours else None, profiled=last))
+            profiled = args.profile and name == "ours" and number + 1 == args.rounds
+            kept.add(measure(name, work, ours[-1].prompts if ours else None, profiled=profiled))
     return {name: kept.found[name][: args.rounds] for name in CONTENDERS}
+
+
+def comparable() -> dict[str, object]:
+    """What two rounds of one comparison must have in common, beside the work."""
+    found = conditions()
+    names = ("commit", "uncommitted_changes", "python", "machine", "versions")
+    return {name: found[name] for name in names} | {"threads": os.environ.get("OMP_NUM_THREADS")}
 
 
 def tables(
@@ -162,7 +173,8 @@ def benchmark(args: Args, console: Console) -> None:
     out = args.out or Path("runs/throughput") / f"{args.model.replace('/', '-')}.json"
     with tempfile.TemporaryDirectory() as folder, console.status("the model") as status:
         work = args.work(prepare(args.model, Path(folder) / "model", args.seed))
-        kept = Kept(out.with_suffix(".partial"), args.model, work)
+        settings = asdict(work) | {"model": args.model} | comparable()
+        kept = Kept(out.with_suffix(".partial"), settings)
         found = run_rounds(work, args, kept, lambda text: status.update(text))
         engines: list[EngineRow] = []
         if args.engines:

@@ -24,7 +24,7 @@ from learners.cascade import Pair, chosen_drafter
 from learners.config import PairConfig
 from learners.evaluate import Evaluation
 from learners.memory import is_out_of_memory, memory_plan, out_of_memory_line
-from learners.memory_table import longest_prompt, plan_tables
+from learners.memory_table import plan_tables, prompt_of
 from learners.model_shape import shape_of
 from learners.monitor import Monitor, evaluation_tables
 from learners.pair import PairTrainer
@@ -92,7 +92,7 @@ def show_plan(args: Args, console: Console) -> None:
     config = with_models(args)
     names = dict.fromkeys(config.models) if config.regime == "self" else config.models
     shapes = [shape_of(name, config.lora, config.dtype) for name in names]
-    prompt = args.prompt_tokens or longest_prompt(config)
+    prompt = args.prompt_tokens or prompt_of(config)
     cuda = config.device.startswith("cuda") or (
         config.device == "auto" and torch.cuda.is_available()
     )
@@ -104,7 +104,12 @@ def show_plan(args: Args, console: Console) -> None:
 def before_training(folder: RunFolder) -> Evaluation:
     """The evaluation of the untrained pair on the test problems."""
     lines = folder.lines(EVALUATIONS)
-    first = next(line for line in lines if (line["step"], line["split"]) == (0, "test"))
+    first = next((line for line in lines if (line["step"], line["split"]) == (0, "test")), None)
+    if first is None:
+        raise ValueError(
+            f"{folder.path} has no test of the untrained pair, so there is no table of before and "
+            "after: it was started by another program, which has its results"
+        )
     return Evaluation.from_dict(first["evaluation"])
 
 

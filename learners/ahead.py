@@ -20,12 +20,19 @@ from learners.training_step import Played
 
 
 class Ahead:
-    """At most one rollout under way."""
+    """At most one rollout under way; used with `with`, none when an error ends the block."""
 
     def __init__(self, players: Iterable[Player], sampler: ProblemSampler) -> None:
         self._players, self._sampler = list(players), sampler
         self._future: Future[Played] | None = None
         self._before: dict[str, Any] = {}
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.cancel()
 
     def start(self, play: Callable[[], Played]) -> None:
         """Play in a thread, from the players' weights of now whatever becomes of them.
@@ -45,8 +52,13 @@ class Ahead:
             except BaseException as error:
                 future.set_exception(error)
 
-        # A daemon: a stopped run does not wait for the servers.
         threading.Thread(target=run, daemon=True).start()
+
+    def cancel(self) -> None:
+        """Ask the servers for nothing more: the run ends. What they are at is waited for."""
+        if self._future is not None:
+            for engine in self._engines():
+                engine.cancel()
 
     def settle(self) -> None:
         """Wait for what is under way; then engines follow the weights again. No error is raised."""
@@ -69,6 +81,9 @@ class Ahead:
         return self._sampler.state_dict() if self._future is None else self._before
 
     def _keep(self, kept: bool) -> None:
-        for player in self._players:
-            if isinstance(player.engine, VLLMServerEngine):
-                player.engine.kept = kept
+        for engine in self._engines():
+            engine.kept = kept
+
+    def _engines(self) -> list[VLLMServerEngine]:
+        engines = (player.engine for player in self._players)
+        return [engine for engine in engines if isinstance(engine, VLLMServerEngine)]

@@ -106,7 +106,8 @@ def _laziness(history: History) -> Iterator[tuple[str, str]]:
 
 
 def _drift(history: History) -> Iterator[tuple[str, str]]:
-    """Engine and trainer disagree about the same tokens."""
+    """Engine and trainer disagree about the same tokens; played ahead, they ought to."""
+    history = [metrics for metrics in history if not metrics.get("rollout_age")]
     for agent in AGENTS:
         mismatch = _both(history, f"{agent}/sampler_mismatch")
         if mismatch and mismatch[1] > max(0.05, 5 * mismatch[0]):

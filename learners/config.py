@@ -156,7 +156,7 @@ class PairConfig:
 
     def _check_engine(self) -> None:
         """vLLM's log-probs are those after top-p, top-k and min-p (pitfall 11); a server of its
-        takes no new weights but adapters."""
+        takes no new weights but adapters, and what is played ahead needs a correction."""
         exact = self.update.importance == "sequence" or self.update.old_logprobs == "sampler"
         if self.engine != "hf" and self.sampling.filters and exact:
             raise ValueError(
@@ -168,17 +168,15 @@ class PairConfig:
                 'engine "vllm-server" needs lora, as a running server takes no other new weights, '
                 'got None (all weights train); set lora, or choose engine "vllm" or "hf"'
             )
-
         if self.play_ahead and self.engine != "vllm-server":
             raise ValueError(
                 'play_ahead needs engine "vllm-server", which keeps weights of its own, got '
                 f"{self.engine!r}; set play_ahead False"
             )
-        uncorrected = self.update.importance == "off" and self.update.old_logprobs == "trainer"
-        if self.play_ahead and uncorrected:
+        if self.play_ahead and self.update.importance == "off":
             raise ValueError(
-                'play_ahead needs update.importance "token" or "sequence", or update.old_logprobs '
-                '"sampler": samples are one update old, got importance "off"'
+                "play_ahead samples from weights that are one update old and needs "
+                'update.importance "token" or "sequence", got "off"'
             )
 
     def _check_shard(self) -> None:

@@ -13,17 +13,17 @@ from learners.chat import render
 from learners.config import PairConfig
 from learners.memory import KNOBS, MemoryPlan, rows_of
 from learners.models import load_tokenizer
-from learners.prompt_lengths import LOOKED_AT, prompt_lengths
+from learners.prompt_lengths import LOOKED_AT, longest_prompt
 
 MIB = 2**20
 
 
-def longest_prompt(config: PairConfig) -> int:
+def prompt_of(config: PairConfig) -> int:
     """Tokens of the longest of some drafters' prompts of the task, for the longer tokenizer."""
     problems = load_problems(config.task, split="train", limit=LOOKED_AT, seed=config.seed)
     tokenizers = [load_tokenizer(name) for name in dict.fromkeys(config.models)]
     lengths = [lambda chat, one=one: len(render(one, chat, {}).ids) for one in tokenizers]
-    return prompt_lengths(config, problems, lengths).drafter
+    return longest_prompt(config, problems, lengths)
 
 
 def plan_tables(plan: MemoryPlan, config: PairConfig, prompt: int) -> Sequence[RenderableType]:

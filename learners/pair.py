@@ -140,7 +140,7 @@ class PairTrainer:
                 checkpoint.
         """
         monitor = monitor or Monitor(Console(quiet=not processes.is_main()))
-        with monitor:
+        with monitor, self.ahead:
             if self.step == 0:
                 for split in dict.fromkeys((judged_on, "validation")):
                     self.evaluate(split, monitor)
@@ -237,6 +237,7 @@ class PairTrainer:
             ValueError: There is no validation result yet.
             RuntimeError: The weights are spread over several processes.
         """
+        self.ahead.settle()
         if any(sharding.is_sharded(player.policy.model) for player in self.players.values()):
             raise RuntimeError(
                 f"the weights are spread over {processes.count()} processes: the pair needs them "

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from agon_env.types import AGENTS, Problem
-from agon_env.vector import vector_env
+from agon_env.vector import Infos, vector_env
 from learners.config import PairConfig
 from learners.rollout import Player
 
@@ -17,37 +16,40 @@ Length = Callable[[Sequence[Mapping[str, str]]], int]
 """Chat messages -> tokens of the prompt."""
 
 
-@dataclass(frozen=True)
-class PromptLengths:
-    """Longest prompts of some problems, in tokens."""
-
-    drafter: int
-    solver: int
-    """With a draft that is empty: a draft adds its own length."""
-
-
-def prompt_lengths(
+def longest_prompt(
     config: PairConfig, problems: Sequence[Problem], lengths: Sequence[Length]
-) -> PromptLengths:
-    """Of the problems that are longest in characters.
+) -> int:
+    """Tokens of the longest drafter's prompt, among the problems with the most characters.
 
     Args:
-        config: Which task, and what a solver is shown.
+        config: Which task.
         problems: At least one.
         lengths: One per tokenizer; the longest result counts.
     """
+    _, infos = _start(config, problems)
+    return _longest([info["messages"] for info in infos[AGENTS[0]]], lengths)
+
+
+def longest_solver_prompt(
+    config: PairConfig, problems: Sequence[Problem], lengths: Sequence[Length]
+) -> int:
+    """The same of solvers that read an empty draft: a draft adds its own length."""
+    env, infos = _start(config, problems)
+    drafter, solver = AGENTS
+    empty = [""] * len(infos[drafter])
+    _, _, _, _, infos = env.step({drafter: empty, solver: [None] * len(empty)})
+    return _longest([info["messages"] for info in infos[solver]], lengths)
+
+
+def _start(config: PairConfig, problems: Sequence[Problem]) -> tuple[vector_env, Infos]:
     some = sorted(problems, key=lambda p: len(p.question), reverse=True)[:LOOKED_AT]
     env = vector_env(config.task, problems=some, reveal=config.reveal)
-    drafter, solver = AGENTS
-    _, infos = env.reset(options={"problem_id": [p.id for p in some], "seating": drafter})
-    drafting = [info["messages"] for info in infos[drafter]]
-    _, _, _, _, infos = env.step({drafter: [""] * len(some), solver: [None] * len(some)})
-    solving = [info["messages"] for info in infos[solver]]
+    ids = [problem.id for problem in some]
+    return env, env.reset(options={"problem_id": ids, "seating": AGENTS[0]})[1]
 
-    def longest(chats: Sequence[Sequence[Mapping[str, str]]]) -> int:
-        return max(length(chat) for length in lengths for chat in chats)
 
-    return PromptLengths(longest(drafting), longest(solving))
+def _longest(chats: Sequence[Sequence[Mapping[str, str]]], lengths: Sequence[Length]) -> int:
+    return max(length(chat) for length in lengths for chat in chats)
 
 
 def check_prompts_fit(
@@ -67,9 +69,12 @@ def check_prompts_fit(
     policies = list({id(p.policy): p.policy for p in players.values()}.values())
     for split, some in problems.items():
         for policy in policies:
-            found = prompt_lengths(config, some, [lambda chat, p=policy: len(p.encode(chat).ids)])
-            read = 0 if config.regime == "solo" else found.solver + new
+            length = [lambda chat, one=policy: len(one.encode(chat).ids)]
+            longest = longest_prompt(config, some, length)
+            if config.regime != "solo":
+                draft = 0 if config.reveal == "none" else new
+                longest = max(longest, longest_solver_prompt(config, some, length) + draft)
             try:
-                policy.check_fits(max(found.drafter, read), new)
+                policy.check_fits(longest, new)
             except ValueError as error:
                 raise ValueError(f"{config.task}, {split}: {error}") from error

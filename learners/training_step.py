@@ -59,24 +59,6 @@ class Played:
     """That playing took."""
 
 
-def play_and_update(
-    config: PairConfig,
-    env: vector_env,
-    players: Players,
-    learners: Learners,
-    sampler: ProblemSampler,
-    step: int,
-) -> tuple[dict[str, float], Rollout]:
-    """Play the matches of a step and train on them; returns the metrics and what was played.
-
-    Raises:
-        FloatingPointError: Logits, a loss or a gradient are not finite (pitfall 39).
-    """
-    played = play_step(config, env, players, sampler, step)
-    metrics = update_step(config, players, learners, played, step)
-    return metrics | {"seconds/step": played.seconds + metrics["seconds/update"]}, played.rollout
-
-
 def play_step(
     config: PairConfig, env: vector_env, players: Players, sampler: ProblemSampler, step: int
 ) -> Played:

@@ -14,9 +14,11 @@ import pytest
 import tiny_llm
 from loopback_llm import loopback
 from loopback_vllm import FakeVLLM, refused
+from rich.console import Console
 
 from learners.config import PairConfig
 from learners.engines import Sampling, VLLMServerConfig
+from learners.monitor import Monitor
 from learners.pair import PairTrainer
 from learners.policy import LoRA
 from learners.run_folder import EPISODES
@@ -54,6 +56,11 @@ def test_a_step_is_played_with_the_weights_of_before_the_update(tmp_path: Path) 
         player = trainer.players["agent_0"]
         player.engine.generate(player.policy, [[20]], Sampling(3), 0)
         assert models_asked(fake)[-1] in fake.loaded, "follows the weights again"
+        trainer.evaluate("validation", Monitor(Console(quiet=True)))
+        trainer.train_step()
+        assert trainer.pair().answer("question 1").draft
+        asked_by_pair = models_asked(fake)[-1]
+        assert asked_by_pair in fake.loaded, "the newest weights, though a step was under way"
         trainer.close()
 
 
@@ -141,11 +148,45 @@ def test_a_server_that_fails_meanwhile_ends_the_next_step(tmp_path: Path) -> Non
         trainer.close()
 
 
+def test_an_error_ends_what_is_under_way(tmp_path: Path) -> None:
+    """No request is sent after it; a run that is stopped does not wait for all of them."""
+    answering, asked = threading.Event(), threading.Event()
+
+    def wait(number: int, body: dict[str, Any]) -> None:
+        asked.set()
+        assert answering.wait(60)
+
+    fake = FakeVLLM()
+    with training(tmp_path, fake, checkpoint_every=0) as config:
+        slow = replace(config, vllm_server=replace(config.vllm_server, concurrency=1))
+        trainer = PairTrainer(slow, tmp_path / "run")
+        start = trainer.ahead.start
+
+        def wait_and_start(play: Any) -> None:
+            fake.complete = wait
+            start(play)
+            assert asked.wait(60)
+
+        def fail(*args: Any) -> Any:
+            raise FloatingPointError("the loss must be finite")
+
+        trainer.ahead.start = wait_and_start
+        trainer.learners["agent_0"].update = fail
+        with pytest.raises(FloatingPointError):
+            trainer.train(Monitor(Console(quiet=True)))
+        under_way = len(models_asked(fake))
+        answering.set()
+        with pytest.raises(ConnectionError, match="the run is ending"):
+            trainer.ahead.take()
+        assert len(models_asked(fake)) == under_way
+        trainer.close()
+
+
 def test_what_cannot_be_played_ahead_is_refused(tmp_path: Path) -> None:
     name = tiny_llm.save(tmp_path / "llama", "llama")
     two = PairConfig(models=(name, name), lora=LoRA(rank=2, alpha=4))
     with pytest.raises(ValueError, match='play_ahead needs engine "vllm-server"'):
         replace(two, play_ahead=True)
     served = replace(two, engine="vllm-server", update=replace(two.update, importance="off"))
-    with pytest.raises(ValueError, match="samples are one update old"):
+    with pytest.raises(ValueError, match="one update old and needs"):
         replace(served, play_ahead=True)

@@ -263,6 +263,11 @@ def test_an_adapter_that_is_refused_says_what_to_do(pair, status, words, what_to
         (completion([5, 6, 7], [-1.0], "length"), "1 log-probs"),
         (said(200, {"choices": [{"text": "hi"}]}), "must give token ids and log-probs"),
         ((200, b"<html>", {}), "must give token ids and log-probs"),
+        ((200, b'{"choices": [{"token_ids": [Infinity]}]}', {}), "must give token ids"),
+        ((200, b"[" * 100_000, {}), "must give token ids and log-probs"),
+        (completion([5] * 9, [-1.0] * 9, "stop"), "at a stop or at 3 tokens, got 9 tokens"),
+        (completion([-5], [-1.0], "stop"), "must sample ids below"),
+        (completion([10**9], [-1.0], "stop"), "must sample ids below"),
     ],
 )
 def test_an_answer_that_is_not_what_was_asked_for_is_refused(pair, answer, line):
@@ -366,13 +371,17 @@ def test_a_run_goes_on_with_a_server_that_was_started_again_elsewhere(tmp_path):
 
 
 def test_the_key_is_sent_and_in_no_message(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sesame")
+    monkeypatch.setenv("OPENAI_API_KEY", "sesame\r\n")
     with loopback(lambda number, body: refused(401, "Unauthorized")) as server:
         config = VLLMServerConfig(urls=(server.url,))
         with pytest.raises(ValueError, match="OPENAI_API_KEY if the server has a key") as caught:
             VLLMServerEngine("tiny", config)
     assert server.headers[0]["Authorization"] == "Bearer sesame"
     assert "sesame" not in str(caught.value)
+    monkeypatch.setenv("OPENAI_API_KEY", "ses\name")
+    with pytest.raises(ValueError, match="must be one line of printable") as caught:
+        VLLMServerEngine("tiny", config)
+    assert "ses" not in str(caught.value).replace("must", "")
 
 
 @pytest.mark.slow

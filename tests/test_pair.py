@@ -231,11 +231,12 @@ def test_prompts_that_do_not_fit_are_refused_before_anything_is_sampled(tmp_path
     """Not at the first long problem, where a resumed run would end again."""
     config = probe_task.config(tmp_path)  # models of 512 positions
     PairTrainer(config, tmp_path / "fits").close()
-    long = replace(config, sampling=Sampling(max_new_tokens=200))
-    with pytest.raises(ValueError, match=r"probe, train: a prompt of \d+ tokens and 200 new ones"):
+    long = replace(config, sampling=Sampling(max_new_tokens=100))
+    with pytest.raises(ValueError, match=r"probe, train: a prompt of \d+ tokens and 100 new ones"):
         PairTrainer(long, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    PairTrainer(replace(long, regime="solo"), tmp_path / "solo").close()  # nobody reads a draft
+    for free in ({"regime": "solo"}, {"reveal": "none"}):  # nobody reads a draft
+        PairTrainer(replace(long, **free), tmp_path / str(free)).close()
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from learners.throughput import Kept, Measured, Step, Work, goals, rows
+from learners.throughput import Kept, Measured, Step, goals, rows
 from learners.throughput.two_trl import rows_per_pass
 
 SCRIPT = Path(__file__).parent.parent / "benchmarks" / "throughput.py"
@@ -62,34 +62,22 @@ def test_trls_batch_fits_the_token_budget_and_divides_the_rows():
     assert rows_per_pass(12, 100, 50) == 1
 
 
-WORK = Work(
-    model="one folder",
-    task="arithmetic-easy",
-    lora=None,
-    problems=1,
-    samples=2,
-    new_tokens=4,
-    warmup=1,
-    steps=1,
-    microbatch_tokens=64,
-)
-
-
 def test_a_stopped_benchmark_keeps_what_was_measured(tmp_path):
     file = tmp_path / "new" / "tiny.partial"
     asked = {"agent_0": [[("p1", [{"role": "user", "content": "1 + 1?"}])]], "agent_1": [[]]}
     ours = replace(measured("ours", STEP, STEP), prompts=asked)
-    Kept(file, "tiny", WORK).add(ours)
-    Kept(file, "tiny", WORK).add(measured("two TRL", STEP))
+    Kept(file, {"samples": 2}).add(ours)
+    Kept(file, {"samples": 2}).add(measured("two TRL", STEP))
     with file.open("a") as cut:
         cut.write('{"contender": "one of o')
-    elsewhere = replace(WORK, model="another folder with the same model")
-    found = Kept(file, "tiny", elsewhere).found
+    found = Kept(file, {"samples": 2}).found
     assert set(found) == {"ours", "two TRL"}
     assert found["ours"][0].steps == (STEP, STEP)
     assert found["ours"][0].prompts["agent_0"][0][0] == ["p1", asked["agent_0"][0][0][1]]
-    assert not Kept(file, "tiny", replace(WORK, samples=3)).found, "other work"
-    kept = Kept(file, "tiny", replace(WORK, samples=3))
+    Kept(file, {"samples": 2}).drop_last("ours")
+    assert {name for name, some in Kept(file, {"samples": 2}).found.items() if some} == {"two TRL"}
+    kept = Kept(file, {"samples": 3})
+    assert not kept.found, "other work"
     kept.forget()
     assert not file.exists()
 

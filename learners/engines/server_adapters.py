@@ -71,7 +71,7 @@ class ServerAdapters:
         return self._held[_adapter_of(policy)][0]
 
     def note(self, policy: Policy, now: torch.Tensor, name: str) -> None:
-        """Another process has pushed these weights under this name."""
+        """These weights are at the servers under this name, whoever pushed them."""
         self._held[_adapter_of(policy)] = (name, now)
 
     def _folder(self) -> Path:

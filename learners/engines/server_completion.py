@@ -38,19 +38,24 @@ def request_of(policy: Policy, sampling: Sampling) -> dict[str, Any]:
     }
 
 
-def complete(server: Server, body: Mapping[str, Any], stop: threading.Event) -> Completion:
+def complete(
+    server: Server, body: Mapping[str, Any], vocabulary: int, stop: threading.Event
+) -> Completion:
     """Ask for one completion.
 
     Args:
         server: Who is asked.
         body: `request_of`, with model, prompt and seed.
-        stop: Once set, a lost connection is not tried again.
+        vocabulary: Ids are below it.
+        stop: Once set, nothing is sent, and a lost connection is not tried again.
 
     Raises:
         ConnectionError: The server does not answer.
         FloatingPointError: A log-prob is not finite (pitfall 15).
         ValueError: It refuses the request, or its answer is not what was asked for.
     """
+    if stop.is_set():
+        raise ConnectionError(f"{server.url} was not asked: the run is ending")
     try:
         text = server.ask("/v1/completions", body, stop)
     except RefusedError as error:
@@ -63,12 +68,17 @@ def complete(server: Server, body: Mapping[str, Any], stop: threading.Event) -> 
         ids = tuple(int(token) for token in choice["token_ids"])
         logprobs = tuple(float(value) for value in choice["logprobs"]["token_logprobs"])
         reason = choice["finish_reason"]
-    except (ValueError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
         raise ValueError(
             f"the server at {server.url} must give token ids and log-probs, got {text[:80]!r}; "
             "is it a vLLM of a version with return_token_ids? (0.32 was tested)"
         ) from error
     _check_whole(server, len(ids), len(logprobs), reason, body["max_tokens"])
+    if not all(0 <= token < vocabulary for token in ids):
+        raise ValueError(
+            f"the server at {server.url} must sample ids below {vocabulary}, the model's "
+            "vocabulary, got others; does it serve the trainer's base model?"
+        )
     if not all(math.isfinite(value) and value > _NO_LOGPROB for value in logprobs):
         raise FloatingPointError(f"the server at {server.url} gave a log-prob that is not finite")
     return Completion(ids=ids, logprobs=logprobs, finished=reason == "stop")
@@ -76,7 +86,7 @@ def complete(server: Server, body: Mapping[str, Any], stop: threading.Event) -> 
 
 def _check_whole(server: Server, ids: int, logprobs: int, reason: object, most: int) -> None:
     """A server may cut completions by limits of its own; that would train on other lengths."""
-    whole = reason == "stop" or (reason == "length" and ids == most)
+    whole = ids <= most if reason == "stop" else reason == "length" and ids == most
     if not whole or ids != logprobs:
         raise ValueError(
             f"the server at {server.url} must end a completion at a stop or at {most} tokens, got "

@@ -74,6 +74,7 @@ class Server:
         Raises:
             ConnectionError: No answer after all repeats, or none in time.
             RefusedError: The answer is an error that a repeat would not change.
+            ValueError: The key in the environment cannot be sent.
         """
         stop = stop or threading.Event()
         why, attempt = "", 0
@@ -92,7 +93,9 @@ class Server:
 
     def _once(self, path: str, body: Mapping[str, Any] | None) -> str:
         headers = {"Content-Type": "application/json"}
-        if key := os.environ.get("OPENAI_API_KEY"):
+        if key := os.environ.get("OPENAI_API_KEY", "").strip():
+            if not key.isprintable():
+                raise ValueError("OPENAI_API_KEY must be one line of printable characters")
             headers["Authorization"] = f"Bearer {key}"
         data = None if body is None else json.dumps(body).encode()
         call = urllib.request.Request(self.url + path, data, headers)

@@ -13,7 +13,10 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+
+from torch import nn
+from transformers.modeling_utils import PreTrainedModel
 
 from learners import processes
 from learners.checks import check_fields
@@ -82,6 +85,7 @@ class VLLMServerEngine:
         }
         self._servers = find_servers(name, [Server(url, **options) for url in config.urls])
         self._adapters = ServerAdapters([s.server for s in self._servers], config.adapter_folder)
+        self._stop = threading.Event()
         self.kept = False
         """True: the weights of the last `sync` are sampled from, whatever a policy's are."""
 
@@ -131,7 +135,8 @@ class VLLMServerEngine:
             [
                 {**common, "prompt": list(prompt), "seed": one}
                 for prompt, one in zip(prompts, seeds, strict=True)
-            ]
+            ],
+            _vocabulary_of(policy),
         )
 
     def _name_of(self, policy: Policy) -> str:
@@ -139,14 +144,18 @@ class VLLMServerEngine:
             return self._adapters.held(policy)
         return self._adapters.push(policy, policy.fingerprint())
 
-    def _complete(self, bodies: Sequence[Mapping[str, Any]]) -> list[Completion]:
+    def cancel(self) -> None:
+        """Send no further request of a `generate` under way in another thread, which then fails."""
+        self._stop.set()
+
+    def _complete(self, bodies: Sequence[Mapping[str, Any]], vocabulary: int) -> list[Completion]:
         """Send all, neighbours to the same server; after a failure no further one is sent."""
-        stop = threading.Event()
+        stop = self._stop = threading.Event()
         with ThreadPoolExecutor(min(self._concurrency, len(bodies))) as pool:
             futures: list[Future[Completion]] = []
             for i, body in enumerate(bodies):
                 one = self._servers[i * len(self._servers) // len(bodies)]
-                futures.append(pool.submit(complete, one.server, body, stop))
+                futures.append(pool.submit(complete, one.server, body, vocabulary, stop))
             try:
                 done, _ = wait(futures, return_when=FIRST_EXCEPTION)
             finally:
@@ -157,6 +166,11 @@ class VLLMServerEngine:
             if (error := future.exception()) is not None:
                 raise error
         return [future.result() for future in futures]
+
+
+def _vocabulary_of(policy: Policy) -> int:
+    embeddings = cast(PreTrainedModel, policy.model).get_input_embeddings()
+    return cast(nn.Embedding, embeddings).num_embeddings
 
 
 def _check_room(one: ModelServer, prompt: int, new: int) -> None:

@@ -26,8 +26,8 @@ def validation_curve(folder: Path, run: str) -> Curve:
 def curves_table(curves: Mapping[str, Sequence[Curve]], baseline: str = "grpo") -> str:
     """A row per run: mean over its seeds at each step and, in brackets, times the baseline.
 
-    A step that some seed has not evaluated is left out. The better one is chosen on the problems
-    that it is measured on, so all numbers are a little high.
+    A step that some seed has not evaluated is left out, and so is a seed without its run folder.
+    The better one is chosen on the problems that it is measured on: all numbers are a little high.
     """
     means = {run: _mean_by_step(found) for run, found in curves.items()}
     steps = sorted(set().union(*means.values()))
@@ -53,7 +53,8 @@ def _mean_by_step(curves: Sequence[Curve]) -> Curve:
     for curve in curves:
         for step, value in curve.items():
             values[step].append(value)
-    return {step: mean(found) for step, found in values.items() if len(found) == len(curves)}
+    seeds = sum(bool(curve) for curve in curves)
+    return {step: mean(found) for step, found in values.items() if len(found) == seeds}
 
 
 def _cell(value: float | None, base: float | None) -> str:

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from learners.throughput.records import Measured, Step, Work
+from learners.run_folder import write_atomically
+from learners.throughput.records import Measured, Step
 
 Rounds = defaultdict[str, list[Measured]]
 """Contender -> what it measured, a round each."""
 
 
 class Kept:
-    """A JSON file with a line for the work and one for each finished contender of a round."""
+    """A JSON file with a line of settings and one for each finished contender of a round."""
 
-    def __init__(self, file: Path, model: str, work: Work) -> None:
-        """Read the file, if it is there and is about the same work.
+    def __init__(self, file: Path, settings: Mapping[str, Any]) -> None:
+        """Read the file, if it is there and has the same settings.
 
         Args:
             file: It need not exist, nor its folder.
-            model: Name of the model; the folder that `work` names is another in every run.
-            work: What is measured.
+            settings: All that makes two measurements comparable.
         """
         self.file = file
         self.found: Rounds = defaultdict(list)
-        head = json.dumps(asdict(work) | {"model": model})
+        head = json.dumps(settings)
         lines = _whole_lines(file)
         if not lines or lines[0] != head:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -41,6 +43,13 @@ class Kept:
         self.found[measured.contender].append(measured)
         with self.file.open("a") as file:
             file.write(json.dumps(asdict(measured)) + "\n")
+
+    def drop_last(self, contender: str) -> None:
+        """Measure it anew, with the others kept."""
+        del self.found[contender][-1]
+        head = self.file.read_text().splitlines(keepends=True)[0]
+        kept = [json.dumps(asdict(one)) for found in self.found.values() for one in found]
+        write_atomically(self.file, head + "".join(line + "\n" for line in kept))
 
     def forget(self) -> None:
         """Remove the file: the results are written."""

@@ -21,7 +21,7 @@ from learners.policy import Prompt
 from learners.rollout import Player, Rollout
 from learners.throughput.memory_peak import peak_mib, resident_mib, start_peak
 from learners.throughput.records import Measured, Prompts, Step, Work
-from learners.training_step import make_learners, play_and_update
+from learners.training_step import make_learners, play_step, update_step
 
 NEVER = -1
 """A stop id that no model samples."""
@@ -92,10 +92,13 @@ def run_ours(work: Work, *, alone: bool = False, profiled: bool = False) -> Meas
         logs = {agent: player.log for agent, player in players.items()}
         for log in logs.values():
             log.seconds, log.chats = 0.0, []
-        metrics, rollout = play_and_update(config, env, players, learners, sampler, number)
+        started = time.perf_counter()
+        played = play_step(config, env, players, sampler, number)
+        metrics = update_step(config, players, learners, played, number)
+        metrics["seconds/step"] = time.perf_counter() - started
         _check_all_trained(metrics, learners)
-        _note_prompts(prompts, rollout, logs)
-        return _step_of(metrics, rollout, sum(log.seconds for log in logs.values()))
+        _note_prompts(prompts, played.rollout, logs)
+        return _step_of(metrics, played.rollout, sum(log.seconds for log in logs.values()))
 
     start_peak(work.device)
     steps = tuple(step(number) for number in range(config.steps))[work.warmup :]
