@@ -6,7 +6,7 @@
     python benchmarks/reproduce.py --task carry-hard      # another task family, same settings
     python benchmarks/reproduce.py --scale cpu --steps 440  # twice as long
     python benchmarks/reproduce.py --gaps 0.25 0          # models that lack more and err nowhere
-    python benchmarks/reproduce.py --scale smollm2        # a real LLM on a CPU: two hours
+    python benchmarks/reproduce.py --scale smollm2        # a real LLM on a CPU: hours
     python benchmarks/reproduce.py --scale gpu            # Qwen3-0.6B on DeepMath hard
 
 Each (run, seed) is kept as it is done, so a command that was stopped goes on where it was. The

@@ -178,6 +178,9 @@ def test_what_a_row_asks_for_is_measured_at_once_or_later(tmp_path: Path) -> Non
     again = make_record(BASE, 0, replace(scale, methods=("vote",)), tmp_path)
     assert again["test"]["alone"] == record["test"]["alone"]
     assert set(again["test"]["majority"]) == {"agent_0", "agent_1"}
+    for key in ("grpo_self", "grpo_vote"):
+        last = make_record("grpo", 0, replace(scale, methods=(key,)), tmp_path)
+    assert {"self", "majority"} <= set(last["test"]), "what was measured before stays"
 
 
 def test_a_logistic_fit_finds_the_slopes_that_made_the_data():

@@ -85,7 +85,7 @@ class VLLMServerEngine:
         }
         self._servers = find_servers(name, [Server(url, **options) for url in config.urls])
         self._adapters = ServerAdapters([s.server for s in self._servers], config.adapter_folder)
-        self._stop = threading.Event()
+        self._stop, self._ended = threading.Event(), False
         self.kept = False
         """True: the weights of the last `sync` are sampled from, whatever a policy's are."""
 
@@ -145,12 +145,15 @@ class VLLMServerEngine:
         return self._adapters.push(policy, policy.fingerprint())
 
     def cancel(self) -> None:
-        """Send no further request of a `generate` under way in another thread, which then fails."""
+        """Send no further request, also of a `generate` under way in another thread: it fails."""
+        self._ended = True
         self._stop.set()
 
     def _complete(self, bodies: Sequence[Mapping[str, Any]], vocabulary: int) -> list[Completion]:
         """Send all, neighbours to the same server; after a failure no further one is sent."""
         stop = self._stop = threading.Event()
+        if self._ended:
+            stop.set()
         with ThreadPoolExecutor(min(self._concurrency, len(bodies))) as pool:
             futures: list[Future[Completion]] = []
             for i, body in enumerate(bodies):

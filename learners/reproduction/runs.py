@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -54,7 +54,9 @@ def make_record(
         _refuse_other_config(record["config"], config, file)
         _refuse_other_gaps(record, scale, file)
         if all(record["test"].get(use) for use in uses):
-            return record  # else more rows ask for it: the trained models are measured anew
+            return record
+        # More rows ask for it than before: the trained models are measured anew, for all of them.
+        uses |= {use for use in get_args(Use) if record["test"].get(use)}
     monitor = monitor or Monitor()
     trainer = _trained(config, out / "runs" / f"{run}-seed{seed}", monitor)
     record = {
