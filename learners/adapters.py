@@ -73,6 +73,14 @@ def select_adapter(model: nn.Module, adapter: str) -> None:
         model.set_adapter(adapter)  # pyright: ignore[reportCallIssue]
 
 
+def keep_adapter(model: nn.Module, adapter: str) -> None:
+    """Select one adapter and remove the others."""
+    assert isinstance(model, PeftModel)
+    select_adapter(model, adapter)
+    for other in set(model.peft_config) - {adapter}:
+        model.delete_adapter(other)
+
+
 def adapter_parameters(model: nn.Module, adapter: str) -> dict[str, nn.Parameter]:
     """Name -> parameter of one adapter."""
     return {name: p for name, p in model.named_parameters() if f".{adapter}." in name}

@@ -115,7 +115,22 @@ def players_of(config: PairConfig) -> dict[AgentID, Player]:
         ConnectionError: A generation server does not answer.
         ValueError: The device is not there, a model cannot be loaded, or no server has it.
     """
-    device = config.device
+    first, second = (_usable(name) for name in config.devices)
+    settings = {"lora": config.lora, "seed": config.seed, "dtype": config.dtype}
+    if config.regime == "self":
+        policies = (single_policy(config.models[0], device=first, **settings),) * 2
+    else:
+        devices = first if config.shares_base else (first, second)
+        noise = config.adapter_noise
+        policies = policy_pair(config.models, noise=noise, device=devices, **settings)
+    return {
+        agent: Player(policy, engine, config.sampling)
+        for agent, policy, engine in zip(AGENTS, policies, _engines_of(config), strict=True)
+    }
+
+
+def _usable(device: str) -> str:
+    """The device itself; of "auto" what is there."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -126,24 +141,18 @@ def players_of(config: PairConfig) -> dict[AgentID, Player]:
             f"device {device!r} cannot be used here: {reason} | choose auto, cpu, or cuda where "
             "there is a GPU"
         ) from error
-    settings = {"lora": config.lora, "seed": config.seed, "dtype": config.dtype, "device": device}
-    if config.regime == "self":
-        policies = (single_policy(config.models[0], **settings),) * 2
-    else:
-        policies = policy_pair(config.models, noise=config.adapter_noise, **settings)
-    return {
-        agent: Player(policy, engine, config.sampling)
-        for agent, policy, engine in zip(AGENTS, policies, _engines_of(config), strict=True)
-    }
+    return device
 
 
 def _engines_of(config: PairConfig) -> tuple[Engine, Engine]:
-    """The engines of both agents; one vLLM serves both where they have the same base."""
+    """The engines of both agents; one vLLM serves both where they have the same base, unless they
+    work side by side."""
     if config.engine == "hf":
         return HFEngine(), HFEngine()
     first, second = config.models
     engine = _vllm_of(first, config)
-    return engine, engine if first == second else _vllm_of(second, config)
+    together = first == second and not config.apart
+    return engine, engine if together else _vllm_of(second, config)
 
 
 def _vllm_of(name: str, config: PairConfig) -> Engine:

@@ -36,7 +36,8 @@ class PairConfig:
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Of the weights."""
     device: str = "auto"
-    """"auto": CUDA where there is one, else the CPU."""
+    """"auto": CUDA where there is one, else the CPU. Two names give each agent its own device, on
+    which it works beside the other: "cuda:0,cuda:1"; they then share no base."""
     reward: str = "agon"
     """Reward scheme: agon, cooperative, margin, agon-brevity or both-paid (`agon_env.rewards`)."""
     reveal: Literal["summary", "full", "none"] = "summary"
@@ -111,6 +112,7 @@ class PairConfig:
         if len(self.models) != 2:
             raise ValueError(f"models must name two models, got {list(self.models)}")
         self._check_game()
+        self._check_devices()
         self._check_engine()
         self._check_shard()
         for name, least in _LEAST.items():
@@ -152,6 +154,23 @@ class PairConfig:
             raise ValueError(
                 f'in the regime "self" one learner trains the one model, got {list(self.learner)}; '
                 "name one"
+            )
+
+    def _check_devices(self) -> None:
+        """Two devices are those of two models that this process runs itself."""
+        names = self.device.split(",")
+        if len(names) > 2 or not all(name.strip() for name in names):
+            raise ValueError(
+                f"device must be one name, or two with a comma between them, got {self.device!r}"
+            )
+        if self.apart and self.regime == "self":
+            raise ValueError(
+                f'in the regime "self" there is one model, got device {self.device!r}; name one'
+            )
+        if self.apart and self.engine == "vllm":
+            raise ValueError(
+                f'engine "vllm" chooses its GPU itself, got device {self.device!r}; name one, or '
+                'choose engine "hf" or "vllm-server"'
             )
 
     def _check_engine(self) -> None:
@@ -198,6 +217,22 @@ class PairConfig:
                 f'update.shard needs engine "hf", got {self.engine!r}; choose "hf", or set '
                 "update.shard False"
             )
+
+    @property
+    def devices(self) -> tuple[str, str]:
+        """The devices of agent_0 and agent_1, as named."""
+        names = [name.strip() for name in self.device.split(",")]
+        return (names[0], names[-1])
+
+    @property
+    def apart(self) -> bool:
+        """Whether each agent has a device of its own."""
+        return "," in self.device
+
+    @property
+    def shares_base(self) -> bool:
+        """Whether the agents are two adapters on one frozen model."""
+        return self.lora is not None and self.models[0] == self.models[1] and not self.apart
 
     @property
     def learner_names(self) -> tuple[LearnerName, LearnerName]:

@@ -123,7 +123,7 @@ class MemoryPlan:
     agents: tuple[AgentMemory, ...]
     """One per model that trains."""
     side_by_side: bool
-    """Both agents work at the same time (two models on the CPU)."""
+    """Both agents work at the same time (two models on the CPU, or on two devices)."""
     vllm: int
     """What vLLM needs beside: its own weights and the cache of the planned rows."""
     size: StepSize
@@ -163,9 +163,8 @@ def memory_plan(
             `update.shard` a part of them.
     """
     size = step_size(config, prompt_tokens, len(shapes), processes)
-    shared = config.lora is not None and config.models[0] == config.models[1]
     agents = tuple(
-        _agent(config, shape, learner, size, shared and index > 0)
+        _agent(config, shape, learner, size, config.shares_base and index > 0)
         for index, (shape, learner) in enumerate(zip(shapes, config.learner_names, strict=False))
     )
     if config.update.shard and processes > 1:
@@ -174,7 +173,7 @@ def memory_plan(
     engines = shapes[:1] if config.models[0] == config.models[1] else shapes
     return MemoryPlan(
         agents=agents,
-        side_by_side=on_cpu and len(shapes) == 2 and not shared,
+        side_by_side=(on_cpu or config.apart) and len(shapes) == 2 and not config.shares_base,
         vllm=sum(s.base + size.at_once * size.longest * s.cached_per_token for s in engines),
         size=size,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -34,8 +35,9 @@ def plan_tables(plan: MemoryPlan, config: PairConfig, prompt: int) -> Sequence[R
         values = [part[name] for part in parts]
         agents.add_row(name, *(_mib(value) for value in (*values, sum(values))))
     sums = Table("MiB in each process", "hf", "vllm")
-    sums.add_row("held through the run", _mib(plan.held), _mib(plan.held + plan.vllm))
-    sums.add_row("peak", _mib(plan.peak("hf")), _mib(plan.peak("vllm")))
+    for place, part in _places(plan, config).items():
+        sums.add_row(f"held through the run{place}", _mib(part.held), _mib(part.held + part.vllm))
+        sums.add_row(f"peak{place}", _mib(part.peak("hf")), _mib(part.peak("vllm")))
     size = plan.size
     work = (
         f"{size.completions} completions and at most {size.tokens:,} tokens a step; prompts of "
@@ -46,6 +48,14 @@ def plan_tables(plan: MemoryPlan, config: PairConfig, prompt: int) -> Sequence[R
     for name, options in KNOBS.items():
         knobs.add_row(name, options)
     return [agents, sums, work, knobs]
+
+
+def _places(plan: MemoryPlan, config: PairConfig) -> dict[str, MemoryPlan]:
+    """What is added to a row's name -> the plan of what is there together."""
+    if not config.apart:
+        return {"": plan}
+    pairs = zip(plan.agents, AGENTS, config.devices, strict=True)
+    return {f", {who} on {where}": replace(plan, agents=(one,)) for one, who, where in pairs}
 
 
 def _mib(count: int) -> str:

@@ -20,11 +20,13 @@ from torch import nn
 from transformers.modeling_utils import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+from agon_env.types import AGENTS
 from learners import processes, sharding
 from learners.adapters import (
     LoRA,
     adapted,
     adapter_parameters,
+    keep_adapter,
     load_adapter,
     perturb_adapter,
     save_adapter,
@@ -200,12 +202,12 @@ def policy_pair(
     noise: float = 1e-3,
     seed: int = 0,
     dtype: str = "float32",
-    device: str | torch.device = "cpu",
+    device: str | torch.device | tuple[str, str] = "cpu",
 ) -> tuple[Policy, Policy]:
     """The two policies of a pair.
 
-    The same name twice with `lora` gives two adapters on one frozen base; otherwise each policy
-    has its own model.
+    The same name twice with `lora` gives two adapters on one frozen base; otherwise, and with two
+    devices, each policy has its own model.
 
     Args:
         names: Model names of agent_0 and agent_1.
@@ -214,20 +216,23 @@ def policy_pair(
             zero). Breaks the symmetry of two adapters on one base.
         seed: Seeds the adapters' initial values.
         dtype: Of the weights.
-        device: Where the models go.
+        device: Where the models go; two names: one for each.
     """
+    devices = device if isinstance(device, tuple) else (device, device)
     if lora is None or names[0] != names[1]:
         first, second = (
-            single_policy(
-                name, lora=lora, dtype=dtype, device=device, adapter=f"agent_{i}", seed=seed
-            )
-            for i, name in enumerate(names)
+            single_policy(name, lora=lora, dtype=dtype, device=where, adapter=adapter, seed=seed)
+            for name, where, adapter in zip(names, devices, AGENTS, strict=True)
         )
     else:
-        model, tokenizer = load_model(names[0], dtype=dtype, device=device)
-        shared = adapted(model, lora, ["agent_0", "agent_1"], seed)
-        first = Policy(shared, tokenizer, "agent_0")
-        second = Policy(shared, tokenizer, "agent_1")
+        model, tokenizer = load_model(names[0], dtype=dtype, device=devices[0])
+        first = Policy(adapted(model, lora, AGENTS, seed), tokenizer, AGENTS[0])
+        second = Policy(first.model, tokenizer, AGENTS[1])
+        if isinstance(device, tuple):  # a base for each, with the adapters they would have on one
+            model, tokenizer = load_model(names[1], dtype=dtype, device=devices[1])
+            second = Policy(adapted(model, lora, AGENTS, seed), tokenizer, AGENTS[1])
+            keep_adapter(first.model, AGENTS[0])
+            keep_adapter(second.model, AGENTS[1])
     if second.adapter is not None:
         perturb_adapter(second.model, second.adapter, noise, seed)
     return first, second

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from learners.engines.records import Completion, Sampling
+from learners.engines.records import Completion, Sampling, check_requests
 from learners.policy import Policy
 from learners.prefix import attends_to_all, shared_length
 
@@ -40,26 +40,10 @@ class HFEngine:
         seed: int | Sequence[int],
         first: int = 0,
     ) -> list[Completion]:
-        """Sample one completion per prompt.
-
-        Args:
-            policy: Whose model, adapter, stop ids and pad id to use.
-            prompts: Token ids per request; none may be empty.
-            sampling: Length, temperature and filters.
-            seed: Request i draws from the stream (seed, first + i); or one seed per request.
-            first: Where these requests stand in a larger batch that shares the seed.
-
-        Returns:
-            One `Completion` per prompt, in order.
-
-        Raises:
-            ValueError: A prompt is empty, or does not fit into the model's context.
-        """
-        if any(len(prompt) == 0 for prompt in prompts):
-            raise ValueError("every prompt must have at least one token, got an empty one")
+        """Sample one completion per prompt; see `Engine.generate`."""
+        check_requests(policy, prompts, sampling)
         if not prompts:
             return []
-        policy.check_fits(max(map(len, prompts)), sampling.max_new_tokens)
         streams = _streams(len(prompts), seed, first)
         uniforms = _uniforms(streams, sampling.max_new_tokens)
         completions: dict[int, Completion] = {}

@@ -71,5 +71,27 @@ class Engine(Protocol):
         seed: int | Sequence[int],
         first: int = 0,
     ) -> list[Completion]:
-        """Sample one completion per prompt; request i uses (seed, first + i), or the i-th seed."""
+        """Sample one completion per prompt.
+
+        Args:
+            policy: Whose weights, stop ids and pad id to use.
+            prompts: Token ids per request; none may be empty.
+            sampling: Length, temperature and filters.
+            seed: Request i draws from the stream (seed, first + i); or one seed per request.
+            first: Where these requests stand in a larger batch that shares the seed.
+
+        Returns:
+            One `Completion` per prompt, in order.
+
+        Raises:
+            FloatingPointError: Logits or a log-prob are not finite (pitfall 15).
+            ValueError: A prompt is empty, or does not fit into the model's context.
+        """
         ...
+
+
+def check_requests(policy: Policy, prompts: Sequence[Sequence[int]], sampling: Sampling) -> None:
+    """Raise ValueError where a prompt is empty or does not fit into the model's context."""
+    if any(len(prompt) == 0 for prompt in prompts):
+        raise ValueError("every prompt must have at least one token, got an empty one")
+    policy.check_fits(max(map(len, prompts), default=0), sampling.max_new_tokens)

@@ -29,7 +29,7 @@ from transformers.modeling_utils import PreTrainedModel
 
 from learners.adapters import save_adapter
 from learners.checks import check_fields
-from learners.engines.records import Completion, Sampling
+from learners.engines.records import Completion, Sampling, check_requests
 from learners.models import SHIPPED, load_model
 from learners.policy import Policy
 
@@ -102,13 +102,8 @@ class VLLMEngine:
         seed: int | Sequence[int],
         first: int = 0,
     ) -> list[Completion]:
-        """Sample one completion per prompt; see `HFEngine.generate`.
-
-        Raises:
-            FloatingPointError: A log-prob is not finite (pitfall 15).
-        """
-        if any(len(prompt) == 0 for prompt in prompts):
-            raise ValueError("every prompt must have at least one token, got an empty one")
+        """Sample one completion per prompt; see `Engine.generate`."""
+        check_requests(policy, prompts, sampling)
         if not prompts:
             return []
         self._push(policy)

@@ -20,7 +20,7 @@ from transformers.modeling_utils import PreTrainedModel
 
 from learners import processes
 from learners.checks import check_fields
-from learners.engines.records import Completion, Sampling
+from learners.engines.records import Completion, Sampling, check_requests
 from learners.engines.server_adapters import ServerAdapters
 from learners.engines.server_check import ModelServer, find_servers
 from learners.engines.server_completion import complete, request_of
@@ -110,22 +110,19 @@ class VLLMServerEngine:
         seed: int | Sequence[int],
         first: int = 0,
     ) -> list[Completion]:
-        """Sample one completion per prompt; see `HFEngine.generate`.
+        """Sample one completion per prompt; see `Engine.generate`.
 
         Weights that changed since the last `sync` are pushed by this process, unless the servers'
         are `kept`.
 
         Raises:
             ConnectionError: A server does not answer.
-            FloatingPointError: A log-prob is not finite (pitfall 15).
-            ValueError: A prompt is empty or too long, or a server refuses it.
+            ValueError: A server refuses a prompt.
         """
-        if any(len(prompt) == 0 for prompt in prompts):
-            raise ValueError("every prompt must have at least one token, got an empty one")
+        check_requests(policy, prompts, sampling)
         if not prompts:
             return []
         longest = max(map(len, prompts))
-        policy.check_fits(longest, sampling.max_new_tokens)
         for one in self._servers:
             _check_room(one, longest, sampling.max_new_tokens)
         common = request_of(policy, sampling)
