@@ -7,7 +7,8 @@
     python benchmarks/reproduce.py --scale cpu --steps 440  # twice as long
     python benchmarks/reproduce.py --gaps 0.25 0          # models that lack more and err nowhere
     python benchmarks/reproduce.py --scale smollm2        # a real LLM on a CPU: hours
-    python benchmarks/reproduce.py --scale gpu            # Qwen3-0.6B on DeepMath hard
+    python benchmarks/reproduce.py --scale gpu            # Qwen3-0.6B on DeepMath hard, with vLLM
+    python benchmarks/reproduce.py --scale gpu --plan     # how much that is
 
 Each (run, seed) is kept as it is done, so a command that was stopped goes on where it was. The
 table and the learning curves are written anew at the end.
@@ -33,6 +34,7 @@ from learners.presets import WARM_UP
 from learners.reproduction.curves import Curve, curves_table, validation_curve
 from learners.reproduction.gaps import gap_costs, gaps_table
 from learners.reproduction.methods import BASE, SCALES, Scale, method
+from learners.reproduction.plan import plan_table, work_of
 from learners.reproduction.runs import make_record
 from learners.reproduction.table import Records, make_row, markdown, ordering_broken
 
@@ -51,12 +53,20 @@ class Args:
     gaps: tuple[float, float] | None = None
     """Shares of the facts that the tiny models never see in their warm-up, and see wrong; None:
     0.15 and 0.15."""
+    models: tuple[str, str] | None = None
+    """Instead of the scale's: names as for training."""
+    engine: Literal["hf", "vllm"] | None = None
+    """Instead of the scale's."""
+    new_tokens: int | None = None
+    """Longest completion; None: that of the scale."""
     steps: int | None = None
     """Length of training; None: as many as the scale has."""
     seeds: int | None = None
     """Seeds 0, 1, ...; None: as many as the scale has."""
     methods: tuple[str, ...] = ()
     """Rows; none: those of the scale."""
+    plan: bool = False
+    """Only print how much each run would generate."""
     out: Path | None = None
     """Folder of records, runs and table; None: named after the choices, below runs/reproduce."""
 
@@ -69,6 +79,10 @@ def main(args: Args) -> str | None:
     if not seeds:
         raise ValueError(f"seeds must be at least 1, got {args.seeds}")
     runs = list(dict.fromkeys(m.run for m in methods))
+    if args.plan:
+        works = [work_of(run, scale.config) for run in runs]
+        console.print(Markdown(plan_table(works, len(seeds))))
+        return None
     jobs = [(run, seed) for seed in seeds for run in runs]
     records = {}
     for number, (run, seed) in enumerate(jobs):
@@ -99,6 +113,13 @@ def scale_of(args: Args) -> Scale:
     config, curriculum = scale.config, scale.recipe.curriculum
     if args.task is not None:
         config = replace(config, task=args.task)
+    if args.models is not None:
+        config = replace(config, models=args.models)
+    if args.engine is not None:
+        config = replace(config, engine=args.engine)
+    if args.new_tokens is not None:
+        sampling = replace(config.sampling, max_new_tokens=args.new_tokens)
+        config = replace(config, sampling=sampling)
     if args.steps is not None:
         config = replace(config, steps=args.steps)
     if args.gaps is not None:
@@ -116,8 +137,10 @@ def folder_of(args: Args) -> Path:
     """Where it all goes: what was chosen has a folder of its own."""
     if args.out is not None:
         return args.out
-    steps = [] if args.steps is None else [f"{args.steps}-steps"]
-    name = [args.scale, *([args.task] if args.task else []), *map(str, args.gaps or ()), *steps]
+    name = [args.scale, *([Path(args.task).stem] if args.task else [])]
+    name += [Path(model).name for model in args.models or ()]
+    name += [str(share) for share in args.gaps or ()]
+    name += [f"{n}-{what}" for what, n in (("steps", args.steps), ("tokens", args.new_tokens)) if n]
     return Path("runs/reproduce") / "-".join(name)
 
 

@@ -125,7 +125,9 @@ class MemoryPlan:
     side_by_side: bool
     """Both agents work at the same time (two models on the CPU, or on two devices)."""
     vllm: int
-    """What vLLM needs beside: its own weights and the cache of the planned rows."""
+    """What vLLM needs beside at least: its own weights and the cache of one completion."""
+    vllm_queue: int
+    """More cache, with which it has all completions under way at once; else they wait."""
     size: StepSize
 
     @property
@@ -174,7 +176,8 @@ def memory_plan(
     return MemoryPlan(
         agents=agents,
         side_by_side=(on_cpu or config.apart) and len(shapes) == 2 and not config.shares_base,
-        vllm=sum(s.base + size.at_once * size.longest * s.cached_per_token for s in engines),
+        vllm=sum(s.base + size.longest * s.cached_per_token for s in engines),
+        vllm_queue=sum((size.at_once - 1) * size.longest * s.cached_per_token for s in engines),
         size=size,
     )
 

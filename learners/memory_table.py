@@ -38,6 +38,7 @@ def plan_tables(plan: MemoryPlan, config: PairConfig, prompt: int) -> Sequence[R
     for place, part in _places(plan, config).items():
         sums.add_row(f"held through the run{place}", _mib(part.held), _mib(part.held + part.vllm))
         sums.add_row(f"peak{place}", _mib(part.peak("hf")), _mib(part.peak("vllm")))
+    sums.add_row("more, to have all completions under way", "", _mib(plan.vllm_queue))
     size = plan.size
     work = (
         f"{size.completions} completions and at most {size.tokens:,} tokens a step; prompts of "

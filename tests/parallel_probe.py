@@ -23,7 +23,7 @@ from learners.optim import OptimConfig
 from learners.pair import PairTrainer
 from learners.update_config import UpdateConfig
 
-STEPS = 3
+STEPS = 2
 UPDATE = UpdateConfig(optim=OptimConfig(learning_rate=1e-3), minibatches=2, microbatch_tokens=128)
 """Small micro-batches, so that both processes have some; at 1e-3 rounding stays below 1e-5."""
 
@@ -31,6 +31,7 @@ UPDATE = UpdateConfig(optim=OptimConfig(learning_rate=1e-3), minibatches=2, micr
 def cases(root: Path) -> dict[str, PairConfig]:
     """Configs that together reach every place where processes share work."""
     changes = {"steps": STEPS, "eval_every": 0, "update": UPDATE}
+    changes |= {"validation_problems": 2, "test_problems": 2}
     full = processes.main_first(lambda: probe_task.config(root, **changes))
     lora = processes.main_first(lambda: probe_task.lora_config(root, **changes))
     with_kl = replace(UPDATE, beta=0.1, epochs=2)

@@ -32,12 +32,7 @@ HELD = ("weights", "masters", "averages", "reference")
 
 def cases(root: Path) -> dict[str, PairConfig]:
     """Full models in shards: a Qwen 3, and a Gemma 3 whose embeddings are its output weights."""
-    full = replace(
-        parallel_probe.cases(root)["full"],
-        validation_problems=2,
-        test_problems=2,
-        checkpoint_every=0,
-    )
+    full = replace(parallel_probe.cases(root)["full"], checkpoint_every=0)
     update = replace(full.update, shard=True)
     with_masters = replace(update.optim, master_weights=True)
     return {

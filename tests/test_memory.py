@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
-import runpy
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import tiny_llm
 import torch
+from scripts import command, refusal
 from tiny_llm import trajectory
 from transformers import DynamicCache
 
@@ -35,7 +34,6 @@ from learners.policy import LoRA, Policy
 from learners.policy_gradient import PolicyGradient
 from learners.update_config import Horizon, UpdateConfig
 
-TRAIN = Path(__file__).parent.parent / "examples" / "train_pair.py"
 PROMPT, NEW, ROWS = 30, 10, 4
 LORA = tiny_llm.SMALL_LORA
 
@@ -101,6 +99,18 @@ def test_two_adapters_hold_one_base_and_two_models_hold_two(tmp_path):
     assert full.agents[0].weights == full.agents[1].weights > 0
     assert full.side_by_side
     assert not pair.side_by_side
+
+
+def test_vllm_needs_room_for_one_completion_and_queues_the_others(tmp_path):
+    name = tiny_llm.save(tmp_path, "qwen3")
+    plan = memory_plan(config(name, LORA), [shape_of(name, LORA)] * 2, PROMPT)
+    model = load_model(name)[0]
+    cache = DynamicCache(config=model.config)
+    model(torch.ones(1, PROMPT + 2 * NEW, dtype=torch.long), past_key_values=cache)
+    one = size(t for layer in cache.layers for t in (layer.keys, layer.values))
+    assert plan.vllm == size(model.parameters()) + size(model.buffers()) + one
+    assert plan.vllm_queue == (plan.size.at_once - 1) * one
+    assert plan.peak("vllm") == plan.held + plan.vllm + max(a.updating for a in plan.agents)
 
 
 @pytest.mark.parametrize("family", ["qwen3", "llama"])
@@ -203,23 +213,17 @@ def test_training_that_runs_out_of_memory_ends_in_one_line(tmp_path, monkeypatch
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes\nx")
 
     monkeypatch.setattr("learners.pair.PairTrainer.__init__", full)
-    command = ["train_pair.py", "smollm2", "--run", str(tmp_path / "run")]
-    monkeypatch.setattr(sys, "argv", command)
-    with pytest.raises(SystemExit) as stopped:
-        runpy.run_path(str(TRAIN), run_name="__main__")
-    assert str(stopped.value).startswith("error: out of memory: [enforce fail]")
-    assert "\n" not in str(stopped.value)
+    line = refusal(monkeypatch, "examples/train_pair.py", "smollm2", "--run", tmp_path / "run")
+    assert line.startswith("error: out of memory: [enforce fail]")
 
 
-@pytest.mark.slow
-def test_the_plan_is_printed_and_nothing_is_written(tmp_path):
+def test_the_plan_is_printed_and_nothing_is_written(tmp_path, monkeypatch, capsys):
     name = tiny_llm.save(tmp_path / "m", "qwen3")
-    command = [sys.executable, TRAIN, "tiny", "--models", name, name, "--run", tmp_path / "run"]
-    command += ["--plan", "--processes", "2"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=280)
-    assert result.returncode == 0, result.stderr
+    options = ["--models", name, name, "--run", tmp_path / "run", "--plan", "--processes", "2"]
+    command(monkeypatch, "examples/train_pair.py", "tiny", *options)
+    printed = capsys.readouterr().out
     for word in ("optimizer", "peak", "update.microbatch_tokens", "completions"):
-        assert word in result.stdout
+        assert word in printed
     assert not (tmp_path / "run").exists()
 
 

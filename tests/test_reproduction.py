@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import probe_task
 import pytest
+import tiny_llm
+from scripts import names_of
 
 from agon_env.tasks import load_problems
 from agon_env.tasks.chains import read_question
@@ -17,6 +19,7 @@ from learners.presets import TINY
 from learners.reproduction.curves import curves_table, validation_curve
 from learners.reproduction.gaps import gap_costs, gaps_table, logistic_fit
 from learners.reproduction.methods import BASE, METHODS, SCALES, Scale, method, run_config
+from learners.reproduction.plan import work_of
 from learners.reproduction.runs import make_record, record_file
 from learners.reproduction.table import (
     Row,
@@ -147,11 +150,65 @@ def test_runs_train_are_measured_and_make_their_rows(tmp_path: Path):
     assert budgets.pop(BASE) == 0
     assert budgets.pop("refine_1") == 2 * 2 * 4, "2 problems x 2N of one model"
     assert set(budgets.values()) == {2 * 2 * 4 * 2}, "of two models"
+    for run in runs:
+        assert work_of(run, config).trained_on == records[run, 0]["budget"]["replies"]
     for run in ("grpo", "agon"):
         assert set(validation_curve(tmp_path / "runs" / f"{run}-seed0", run)) == {0, 1}
     written = record_file(tmp_path, "agon", 0).stat().st_mtime_ns
     make_record("agon", 0, scale, tmp_path)
     assert record_file(tmp_path, "agon", 0).stat().st_mtime_ns == written
+
+
+@pytest.mark.slow
+def test_the_papers_scale_runs_with_stand_ins(tmp_path: Path) -> None:
+    """Its options, rows and sizes, but a tiny model, sums, and the embedded engine."""
+    script = names_of("benchmarks/reproduce.py")
+    sums = tmp_path / "sums.jsonl"
+    lines = [{"question": f"What is {i} + {i}?", "answer": str(2 * i)} for i in range(60)]
+    sums.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    name = tiny_llm.save(tmp_path / "qwen3", "qwen3")
+    args = script["Args"](
+        scale="gpu",
+        models=(name, name),
+        task=f"{sums}?holdout=0.2",
+        engine="hf",
+        new_tokens=6,
+        steps=1,
+        methods=("zero_shot", "refine_0", "grpo", "agon"),
+        out=tmp_path / "out",
+    )
+    script["main"](args)  # random models: whatever the ordering
+    record = json.loads(record_file(tmp_path / "out", "agon", 0).read_text())
+    config = record["config"]
+    assert (config["samples"], config["lora"]["rank"], config["dtype"]) == (8, 16, "bfloat16")
+    assert (config["sampling"]["temperature"], config["sampling"]["top_p"]) == (0.6, 0.95)
+    assert record["budget"]["replies"] == 8 * 8 * 2
+    table = (tmp_path / "out" / "table.md").read_text()
+    assert len([line for line in table.splitlines() if line.startswith("| Agon |")]) == 1
+
+
+def test_the_plan_counts_completions_before_anything_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """375 steps of 8 problems, 8 drafts and 8 solutions; 9 evaluations, the record, the test."""
+    script = names_of("benchmarks/reproduce.py")
+    script["main"](
+        script["Args"](scale="gpu", plan=True, methods=("grpo", "agon"), out=tmp_path / "out")
+    )
+    assert not (tmp_path / "out").exists()
+    printed = capsys.readouterr().out
+    assert "48,000" in printed
+    found = work_of("agon", SCALES["gpu"].config)
+    assert found.trained_on == 375 * 8 * 8 * 2
+    assert found.held_out == 4 * (10 * 100 + 300)
+    assert found.tokens == (48_000 + 5_200) * 8_192
+    assert work_of("grpo", SCALES["gpu"].config).trained_on == 2 * 48_000, "two models alone"
+
+
+def test_what_was_chosen_names_the_folder() -> None:
+    script = names_of("benchmarks/reproduce.py")
+    args = script["Args"](scale="cpu", models=("a/b", "c"), task="x/sums.jsonl", steps=3)
+    assert script["folder_of"](args) == Path("runs/reproduce/cpu-sums-b-c-3-steps")
 
 
 def test_a_record_of_other_models_or_of_another_config_is_not_taken(tmp_path: Path) -> None:
@@ -163,6 +220,9 @@ def test_a_record_of_other_models_or_of_another_config_is_not_taken(tmp_path: Pa
         make_record(BASE, 0, replace(scale, recipe=other), tmp_path)
     with pytest.raises(ValueError, match="was made with another samples; remove it"):
         make_record(BASE, 0, replace(scale, config=replace(config, samples=2)), tmp_path)
+    swapped = replace(config, models=config.models[::-1])
+    with pytest.raises(ValueError, match="was made with another models; remove it"):
+        make_record(BASE, 0, replace(scale, config=swapped), tmp_path)
     file = record_file(tmp_path, BASE, 0)
     older = json.loads(file.read_text())
     del older["gaps"], older["config"]["sampling"]["min_p"]  # as before there was such an option

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from scripts import refusal
 
 from learners.throughput import Kept, Measured, Step, goals, rows
 from learners.throughput.two_trl import rows_per_pass
@@ -111,10 +112,6 @@ def test_a_tiny_model_runs_to_a_complete_json(tmp_path):
     assert len(data["goals"]) == 3
 
 
-@pytest.mark.slow
-def test_bad_input_is_one_line(tmp_path):
-    result = subprocess.run(
-        [sys.executable, SCRIPT, "--samples", "1"], capture_output=True, text=True, timeout=200
-    )
-    assert result.returncode == 1
-    assert result.stderr.strip().splitlines()[-1] == "error: samples must be at least 2, got 1"
+def test_bad_input_is_one_line(monkeypatch):
+    line = refusal(monkeypatch, "benchmarks/throughput.py", "--samples", "1")
+    assert line == "error: samples must be at least 2, got 1"

@@ -88,7 +88,11 @@ SCALES: Mapping[str, Scale] = {
         2,
         ("zero_shot", "moa", "grpo", "grpo_pair", "agon"),
     ),
-    "gpu": Scale(PAPER, 1, tuple(m.key for m in METHODS if m.key not in SAME_IN_THE_PAPER)),
+    "gpu": Scale(
+        replace(PAPER, engine="vllm"),
+        1,
+        tuple(m.key for m in METHODS if m.key not in SAME_IN_THE_PAPER),
+    ),
 }
 
 

@@ -96,12 +96,16 @@ def _trained(config: PairConfig, folder: Path, monitor: Monitor) -> PairTrainer:
 
 
 def _refuse_other_config(found: Mapping[str, Any], config: PairConfig, path: Path) -> None:
-    """Raise ValueError where a stored result comes from another config; paths may differ.
+    """Raise ValueError where a stored result comes from another config; the folders of models may
+    lie elsewhere.
 
     An option that was added later had its default.
     """
-    stored, wanted = PairConfig.from_dict(found).to_dict(), config.to_dict()
-    differing = [k for k in wanted if k != "models" and stored[k] != wanted[k]]
+    stored, wanted = (
+        replace(one, models=tuple(Path(name).name for name in one.models)).to_dict()
+        for one in (PairConfig.from_dict(found), config)
+    )
+    differing = [k for k in wanted if stored[k] != wanted[k]]
     if differing:
         raise ValueError(
             f"{path} was made with another {', '.join(differing)}; remove it, or choose another "
