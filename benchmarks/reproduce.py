@@ -16,6 +16,7 @@ table and the learning curves are written anew at the end.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from rich.markdown import Markdown
 
 from agon_env.tasks import load_problems
 from agon_env.tasks.chains import rules_of
+from learners.memory import is_out_of_memory, out_of_memory_line
 from learners.monitor import Monitor
 from learners.presets import WARM_UP
 from learners.reproduction.curves import Curve, curves_table, validation_curve
@@ -66,7 +68,7 @@ class Args:
     methods: tuple[str, ...] = ()
     """Rows; none: those of the scale."""
     plan: bool = False
-    """Only print how much each run would generate."""
+    """Only print how much each run would generate, if the task has as many problems."""
     out: Path | None = None
     """Folder of records, runs and table; None: named after the choices, below runs/reproduce."""
 
@@ -80,7 +82,8 @@ def main(args: Args) -> str | None:
         raise ValueError(f"seeds must be at least 1, got {args.seeds}")
     runs = list(dict.fromkeys(m.run for m in methods))
     if args.plan:
-        works = [work_of(run, scale.config) for run in runs]
+        uses = {run: {m.use for m in methods if m.run == run} for run in runs}
+        works = [work_of(run, scale.config, uses[run]) for run in runs]
         console.print(Markdown(plan_table(works, len(seeds))))
         return None
     jobs = [(run, seed) for seed in seeds for run in runs]
@@ -123,6 +126,11 @@ def scale_of(args: Args) -> Scale:
     if args.steps is not None:
         config = replace(config, steps=args.steps)
     if args.gaps is not None:
+        if config.models != (WARM_UP, WARM_UP):
+            raise ValueError(
+                "gaps are what the tiny models' warm-up leaves out, got the models "
+                f"{list(config.models)}; leave gaps out, or take a cpu scale without models"
+            )
         unknown, mistaken = args.gaps
         curriculum = replace(curriculum, unknown=unknown, mistaken=mistaken)
     return replace(
@@ -137,11 +145,11 @@ def folder_of(args: Args) -> Path:
     """Where it all goes: what was chosen has a folder of its own."""
     if args.out is not None:
         return args.out
-    name = [args.scale, *([Path(args.task).stem] if args.task else [])]
-    name += [Path(model).name for model in args.models or ()]
-    name += [str(share) for share in args.gaps or ()]
-    name += [f"{n}-{what}" for what, n in (("steps", args.steps), ("tokens", args.new_tokens)) if n]
-    return Path("runs/reproduce") / "-".join(name)
+    chosen = [args.task, *(args.models or ()), args.engine, *(args.gaps or ())]
+    counts = {"steps": args.steps, "tokens": args.new_tokens}
+    chosen += [f"{count}-{what}" for what, count in counts.items() if count is not None]
+    name = [args.scale, *(str(part) for part in chosen if part is not None)]
+    return Path("runs/reproduce") / re.sub(r"[^\w.=]+", "-", "-".join(name))
 
 
 def gaps_of(records: Records, runs: list[str], task: str) -> str:
@@ -177,7 +185,11 @@ if __name__ == "__main__":
         wrong = main(tyro.cli(Args, description=__doc__))
     except KeyboardInterrupt:
         sys.exit("\nstopped; the same command goes on from here")
-    except (ValueError, OSError, FloatingPointError) as error:
+    except (ValueError, OSError, ImportError, FloatingPointError) as error:
         sys.exit(f"error: {error}")
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        sys.exit(f"error: {out_of_memory_line(error)}")
     if wrong is not None:
         sys.exit(f"error: the ordering zero-shot < GRPO < Agon does not hold: {wrong}")

@@ -138,8 +138,8 @@ def _usable(device: str) -> str:
     except (RuntimeError, AssertionError) as error:  # unknown name, or no such hardware
         reason = str(error).splitlines()[0]
         raise ValueError(
-            f"device {device!r} cannot be used here: {reason} | choose auto, cpu, or cuda where "
-            "there is a GPU"
+            f"device {device!r} cannot be used here: {reason} | choose auto, cpu, or, where "
+            "there is a GPU, cuda or cuda:N"
         ) from error
     return device
 

@@ -163,6 +163,12 @@ class PairConfig:
             raise ValueError(
                 f"device must be one name, or two with a comma between them, got {self.device!r}"
             )
+        first, second = self.devices
+        if self.apart and first == second != "cpu":
+            raise ValueError(
+                f"two agents on one device are named once, got device {self.device!r}; name "
+                f'{first!r}, or another second device, such as "cuda:1"'
+            )
         if self.apart and self.regime == "self":
             raise ValueError(
                 f'in the regime "self" there is one model, got device {self.device!r}; name one'

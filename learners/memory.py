@@ -125,7 +125,8 @@ class MemoryPlan:
     side_by_side: bool
     """Both agents work at the same time (two models on the CPU, or on two devices)."""
     vllm: int
-    """What vLLM needs beside at least: its own weights and the cache of one completion."""
+    """What vLLM needs beside at least: its own weights and the cache of one completion, as long as
+    `vllm.max_length` or the model's context."""
     vllm_queue: int
     """More cache, with which it has all completions under way at once; else they wait."""
     size: StepSize
@@ -163,7 +164,15 @@ def memory_plan(
         on_cpu: Two models on the CPU work at the same time.
         processes: Each takes its part of the completions, and holds all weights; with
             `update.shard` a part of them.
+
+    Raises:
+        ValueError: Several processes, and two devices in each.
     """
+    if config.apart and processes > 1:
+        raise ValueError(
+            f"two devices are those of one process, got device {config.device!r} and {processes} "
+            "processes; name one device, or plan one process"
+        )
     size = step_size(config, prompt_tokens, len(shapes), processes)
     agents = tuple(
         _agent(config, shape, learner, size, config.shares_base and index > 0)
@@ -173,11 +182,14 @@ def memory_plan(
         pairs = zip(agents, shapes, strict=True)
         agents = tuple(_in_shards(agent, shape, processes) for agent, shape in pairs)
     engines = shapes[:1] if config.models[0] == config.models[1] else shapes
+    # vLLM starts with room for one completion as long as it may become.
+    rooms = [config.vllm.max_length or shape.context or size.longest for shape in engines]
+    waiting = [max(0, size.at_once * size.longest - room) for room in rooms]
     return MemoryPlan(
         agents=agents,
         side_by_side=(on_cpu or config.apart) and len(shapes) == 2 and not config.shares_base,
-        vllm=sum(s.base + size.longest * s.cached_per_token for s in engines),
-        vllm_queue=sum((size.at_once - 1) * size.longest * s.cached_per_token for s in engines),
+        vllm=sum(s.base + n * s.cached_per_token for s, n in zip(engines, rooms, strict=True)),
+        vllm_queue=sum(n * s.cached_per_token for s, n in zip(engines, waiting, strict=True)),
         size=size,
     )
 

@@ -36,9 +36,11 @@ def plan_tables(plan: MemoryPlan, config: PairConfig, prompt: int) -> Sequence[R
         agents.add_row(name, *(_mib(value) for value in (*values, sum(values))))
     sums = Table("MiB in each process", "hf", "vllm")
     for place, part in _places(plan, config).items():
-        sums.add_row(f"held through the run{place}", _mib(part.held), _mib(part.held + part.vllm))
-        sums.add_row(f"peak{place}", _mib(part.peak("hf")), _mib(part.peak("vllm")))
-    sums.add_row("more, to have all completions under way", "", _mib(plan.vllm_queue))
+        vllm = {} if config.apart else {"held": part.held + part.vllm, "peak": part.peak("vllm")}
+        sums.add_row(f"held through the run{place}", *_mibs(part.held, vllm.get("held")))
+        sums.add_row(f"peak{place}", *_mibs(part.peak("hf"), vllm.get("peak")))
+    if not config.apart:
+        sums.add_row("more, to have all completions under way", "", _mib(plan.vllm_queue))
     size = plan.size
     work = (
         f"{size.completions} completions and at most {size.tokens:,} tokens a step; prompts of "
@@ -57,6 +59,10 @@ def _places(plan: MemoryPlan, config: PairConfig) -> dict[str, MemoryPlan]:
         return {"": plan}
     pairs = zip(plan.agents, AGENTS, config.devices, strict=True)
     return {f", {who} on {where}": replace(plan, agents=(one,)) for one, who, where in pairs}
+
+
+def _mibs(*counts: int | None) -> list[str]:
+    return ["" if count is None else _mib(count) for count in counts]
 
 
 def _mib(count: int) -> str:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from agon_env.types import AGENTS
 from learners.adapters import LoRA, adapted, adapter_parameters
 from learners.models import empty_model
-from learners.policy import text_parameters
+from learners.policy import context_of, text_parameters
 
 FLOAT = 4
 """Bytes of a number in float32."""
@@ -41,6 +41,8 @@ class Shape:
     vocabulary: int
     itemsize: int
     """Bytes of a number in the base's dtype."""
+    context: int | None
+    """Most tokens of prompt and completion together, if the config names a limit."""
     norms_queries: bool = False
     """Queries and keys are normed, as in Qwen 3."""
     lora_rank: int = 0
@@ -105,6 +107,7 @@ def shape_of(name: str, lora: LoRA | None, dtype: str = "float32") -> Shape:
         head_dim=getattr(text, "head_dim", None) or text.hidden_size // heads,
         vocabulary=text.vocab_size,
         itemsize=next(model.parameters()).element_size(),
+        context=context_of(model),
         norms_queries=any(module.endswith("q_norm") for module, _ in model.named_modules()),
         lora_rank=lora.rank if lora else 0,
     )

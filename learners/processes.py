@@ -56,14 +56,16 @@ def connect(device: str) -> None:
         device: "auto", "cpu" or "cuda"; each process of a machine takes a GPU of its own.
 
     Raises:
-        ValueError: A single GPU was named for several processes.
+        ValueError: A single GPU, or one for each agent, was named for several processes.
     """
     if count() == 1:
         return
     if device not in ("auto", "cpu", "cuda"):
-        raise ValueError(
-            f'with {count()} processes device must be "auto", "cpu" or "cuda", got {device!r}'
+        error = ValueError(
+            f'with {count()} processes device must be "auto", "cpu" or "cuda", got {device!r}; '
+            "each process takes one of its own: choose one of these, or start one process"
         )
+        raise of_all(error)
     PartialState(cpu=device == "cpu", timeout=PATIENCE)
 
 

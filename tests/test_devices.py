@@ -36,7 +36,9 @@ def weights(trainer: PairTrainer) -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.mark.parametrize("adapters", [True, False], ids=["adapters", "full"])
+@pytest.mark.parametrize(
+    "adapters", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["adapters", "full"]
+)
 def test_two_devices_give_the_run_that_one_gives(tmp_path: Path, adapters: bool) -> None:
     """Both adapters start from the same values, whether they share a base or not."""
     make = probe_task.lora_config if adapters else probe_task.config
@@ -54,6 +56,7 @@ def test_two_devices_give_the_run_that_one_gives(tmp_path: Path, adapters: bool)
     assert answers[0] == answers[1]
 
 
+@pytest.mark.slow
 def test_a_run_on_two_devices_resumes(tmp_path: Path) -> None:
     config = probe_task.lora_config(tmp_path, device="cpu,cpu", deterministic=True)
     whole = trained(tmp_path, config, "whole")
@@ -81,6 +84,11 @@ def test_each_agent_is_where_it_was_put(tmp_path: Path) -> None:
         ({"device": "cpu,cpu,cpu"}, "device must be one name, or two"),
         ({"device": "cpu,"}, "device must be one name, or two"),
         ({"device": ""}, "device must be one name, or two"),
+        ({"device": "cuda:0, cuda:0"}, "two agents on one device are named once"),
+        (
+            {"device": "auto,auto"},
+            "two agents on one device are named once, got device 'auto,auto'",
+        ),
         ({"device": "cpu,cpu", "regime": "self"}, "there is one model, got device 'cpu,cpu'"),
         ({"device": "cpu,cpu", "engine": "vllm"}, "chooses its GPU itself, got device 'cpu,cpu'"),
     ],
@@ -110,6 +118,9 @@ def test_the_plan_knows_what_each_device_holds(tmp_path: Path) -> None:
         assert name in text
     one = replace(plan, agents=(first,))
     assert f"{one.peak('hf') / 2**20:,.1f}" in text
+    assert "under way" not in text, "vLLM is no engine of two devices"
+    with pytest.raises(ValueError, match="two devices are those of one process"):
+        memory_plan(config, shapes, 20, processes=2)
 
 
 @pytest.mark.gpu

@@ -18,7 +18,7 @@ from transformers import DynamicCache
 from learners.adapters import adapted
 from learners.batch import collate
 from learners.config import PairConfig
-from learners.engines import Sampling
+from learners.engines import Sampling, VLLMConfig
 from learners.logprobs import completion_logprobs
 from learners.memory import (
     KNOBS,
@@ -103,13 +103,20 @@ def test_two_adapters_hold_one_base_and_two_models_hold_two(tmp_path):
 
 def test_vllm_needs_room_for_one_completion_and_queues_the_others(tmp_path):
     name = tiny_llm.save(tmp_path, "qwen3")
-    plan = memory_plan(config(name, LORA), [shape_of(name, LORA)] * 2, PROMPT)
     model = load_model(name)[0]
     cache = DynamicCache(config=model.config)
-    model(torch.ones(1, PROMPT + 2 * NEW, dtype=torch.long), past_key_values=cache)
-    one = size(t for layer in cache.layers for t in (layer.keys, layer.values))
-    assert plan.vllm == size(model.parameters()) + size(model.buffers()) + one
-    assert plan.vllm_queue == (plan.size.at_once - 1) * one
+    model(torch.ones(1, 60, dtype=torch.long), past_key_values=cache)
+    sixty = size(t for layer in cache.layers for t in (layer.keys, layer.values))
+    run, shapes = config(name, LORA), [shape_of(name, LORA)] * 2
+    weights = size(model.parameters()) + size(model.buffers())
+    whole = memory_plan(run, shapes, PROMPT)
+    context = model.config.max_position_embeddings
+    assert whole.vllm == weights + sixty * context // 60, "as long as the model allows"
+    shorter = dataclasses.replace(run, vllm=VLLMConfig(max_length=60))
+    plan = memory_plan(shorter, shapes, PROMPT)
+    assert plan.vllm == weights + sixty
+    all_tokens = plan.size.at_once * (PROMPT + 2 * NEW)
+    assert plan.vllm + plan.vllm_queue == weights + sixty * all_tokens // 60
     assert plan.peak("vllm") == plan.held + plan.vllm + max(a.updating for a in plan.agents)
 
 

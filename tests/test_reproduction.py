@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +11,12 @@ import numpy as np
 import probe_task
 import pytest
 import tiny_llm
-from scripts import names_of
+from scripts import names_of, refusal
 
 from agon_env.tasks import load_problems
 from agon_env.tasks.chains import read_question
 from agon_env.tasks.modchain import MODCHAIN
+from learners.engines import HFEngine
 from learners.presets import TINY
 from learners.reproduction.curves import curves_table, validation_curve
 from learners.reproduction.gaps import gap_costs, gaps_table, logistic_fit
@@ -135,12 +137,27 @@ def test_the_scales_name_methods_that_exist():
 
 
 @pytest.mark.slow
-def test_runs_train_are_measured_and_make_their_rows(tmp_path: Path):
+def test_runs_train_are_measured_and_make_their_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Each kind of run on two tiny real models, one step each; a record is not made twice."""
     config = probe_task.config(tmp_path, steps=1, eval_every=0, rotation="both", samples=4)
     runs = (BASE, "grpo", "refine_1", "shared", "fixed", "agon", "agon_ppo")
     scale = Scale(config, 1, tuple(m.key for m in METHODS if m.run in runs))
-    records = {(run, 0): make_record(run, 0, scale, tmp_path) for run in runs}
+    generated, generate = [0], HFEngine.generate
+
+    def counted(engine, policy, prompts, *others):
+        generated[-1] += len(prompts)
+        return generate(engine, policy, prompts, *others)
+
+    monkeypatch.setattr(HFEngine, "generate", counted)
+    records = {}
+    for run in runs:
+        generated.append(0)
+        records[run, 0] = make_record(run, 0, scale, tmp_path)
+        planned = work_of(run, config, {m.use for m in METHODS if m.run == run})
+        assert generated[-1] == planned.trained_on + planned.held_out, run
+        assert planned.trained_on == records[run, 0]["budget"]["replies"]
     rows = [make_row(m, records, [0]) for m in METHODS if m.run in runs]
     assert len(markdown(rows).splitlines()) == 2 + len(rows)
     for found in rows:
@@ -150,8 +167,6 @@ def test_runs_train_are_measured_and_make_their_rows(tmp_path: Path):
     assert budgets.pop(BASE) == 0
     assert budgets.pop("refine_1") == 2 * 2 * 4, "2 problems x 2N of one model"
     assert set(budgets.values()) == {2 * 2 * 4 * 2}, "of two models"
-    for run in runs:
-        assert work_of(run, config).trained_on == records[run, 0]["budget"]["replies"]
     for run in ("grpo", "agon"):
         assert set(validation_curve(tmp_path / "runs" / f"{run}-seed0", run)) == {0, 1}
     written = record_file(tmp_path, "agon", 0).stat().st_mtime_ns
@@ -198,17 +213,52 @@ def test_the_plan_counts_completions_before_anything_is_loaded(
     assert not (tmp_path / "out").exists()
     printed = capsys.readouterr().out
     assert "48,000" in printed
-    found = work_of("agon", SCALES["gpu"].config)
+    found = work_of("agon", SCALES["gpu"].config, {"cascade"})
     assert found.trained_on == 375 * 8 * 8 * 2
     assert found.held_out == 4 * (10 * 100 + 300)
     assert found.tokens == (48_000 + 5_200) * 8_192
-    assert work_of("grpo", SCALES["gpu"].config).trained_on == 2 * 48_000, "two models alone"
+    grpo = work_of("grpo", SCALES["gpu"].config, {"alone", "self"})
+    assert grpo.trained_on == 2 * 48_000, "two models alone"
+    assert grpo.held_out == 4 * (11 * 100 + 2 * 300), "each reads its own draft, too"
+    assert work_of("base", SCALES["smollm2"].config, {"alone"}).held_out == 4 * (2 * 16 + 48)
 
 
-def test_what_was_chosen_names_the_folder() -> None:
+@pytest.mark.parametrize(
+    ("chosen", "name"),
+    [
+        ({"models": ("a/b", "c"), "task": "x/s.jsonl?holdout=0.2"}, "x-s.jsonl-holdout=0.2-a-b-c"),
+        ({"models": ("x/b", "c")}, "x-b-c"),
+        ({"steps": 0, "new_tokens": 9}, "0-steps-9-tokens"),
+        ({"engine": "hf", "gaps": (0.25, 0.0)}, "hf-0.25-0.0"),
+    ],
+)
+def test_what_was_chosen_names_the_folder(chosen, name) -> None:
     script = names_of("benchmarks/reproduce.py")
-    args = script["Args"](scale="cpu", models=("a/b", "c"), task="x/sums.jsonl", steps=3)
-    assert script["folder_of"](args) == Path("runs/reproduce/cpu-sums-b-c-3-steps")
+    found = script["folder_of"](script["Args"](scale="cpu", **chosen))
+    assert found == Path("runs/reproduce") / f"cpu-{name}"
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--models", "smollm2-135m", "smollm2-135m", "--gaps", "0.3", "0"], "gaps are what the"),
+        (["--new-tokens", "0"], "max_new_tokens must be at least 1, got 0"),
+        (["--seeds", "0"], "seeds must be at least 1, got 0"),
+        (["--methods", "agno"], "unknown method 'agno'"),
+    ],
+)
+def test_bad_input_is_one_line(monkeypatch: pytest.MonkeyPatch, options, line: str) -> None:
+    assert line in refusal(monkeypatch, "benchmarks/reproduce.py", *options)
+
+
+def test_without_vllm_the_papers_scale_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    name = tiny_llm.save(tmp_path / "m", "qwen3")
+    options = ["--scale", "gpu", "--models", name, name, "--task", "arithmetic-easy"]
+    options += ["--methods", "zero_shot", "--new-tokens", 4, "--out", tmp_path / "out"]
+    assert "vLLM is needed" in refusal(monkeypatch, "benchmarks/reproduce.py", *options)
 
 
 def test_a_record_of_other_models_or_of_another_config_is_not_taken(tmp_path: Path) -> None:
@@ -223,6 +273,9 @@ def test_a_record_of_other_models_or_of_another_config_is_not_taken(tmp_path: Pa
     swapped = replace(config, models=config.models[::-1])
     with pytest.raises(ValueError, match="was made with another models; remove it"):
         make_record(BASE, 0, replace(scale, config=swapped), tmp_path)
+    elsewhere = tuple(name.replace(str(tmp_path), str(tmp_path / "x")) for name in config.models)
+    with pytest.raises(ValueError, match="was made with another models; remove it"):
+        make_record(BASE, 0, replace(scale, config=replace(config, models=elsewhere)), tmp_path)
     file = record_file(tmp_path, BASE, 0)
     older = json.loads(file.read_text())
     del older["gaps"], older["config"]["sampling"]["min_p"]  # as before there was such an option

@@ -115,3 +115,5 @@ def test_a_tiny_model_runs_to_a_complete_json(tmp_path):
 def test_bad_input_is_one_line(monkeypatch):
     line = refusal(monkeypatch, "benchmarks/throughput.py", "--samples", "1")
     assert line == "error: samples must be at least 2, got 1"
+    line = refusal(monkeypatch, "benchmarks/throughput.py", "--device", "cpu,cpu")
+    assert "one device is compared" in line

@@ -1,4 +1,4 @@
-"""What every engine takes and returns."""
+"""What every engine takes, refuses and returns."""
 
 from __future__ import annotations
 

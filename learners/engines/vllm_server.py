@@ -40,7 +40,8 @@ class VLLMServerConfig:
     """Where adapters are written for the servers to read, under the same path there: on a shared
     file system. "": the temporary folder, for a server on this machine."""
     concurrency: int = 256
-    """Requests of each process under way at once; a server queues what it cannot run."""
+    """Requests under way at once, of each process and, with two devices, of each agent; a server
+    queues what it cannot run."""
     timeout_s: float = 1800.0
     """Longest wait for one completion, in seconds, the time in the server's queue included."""
     retries: int = 5

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
+from agon_env.types import AGENTS
 from learners.config import PairConfig
 from learners.memory import step_size
-from learners.reproduction.methods import run_config
+from learners.reproduction.methods import Use, run_config
+from learners.reproduction.runs import VOTERS
 
-PER_PROBLEM = 4
-"""Completions of a held-out problem: both models draft, and each reads the other's draft."""
+PER_PROBLEM: Mapping[Use, int] = {"self": len(AGENTS) * 2, "majority": len(AGENTS) * VOTERS}
+"""Completions that a use takes of a held-out problem, beside those of an evaluation."""
+EVALUATED = 4
+"""Completions of an evaluated problem: both models draft, and each reads the other's draft."""
 
 
 @dataclass(frozen=True)
@@ -21,20 +25,27 @@ class RunWork:
     trained_on: int
     """Completions of training."""
     held_out: int
-    """Completions of evaluations and of the record, at least."""
+    """Completions of evaluations and of the record."""
     tokens: int
     """Of both, at most: every completion at full length."""
 
 
-def work_of(run: str, base: PairConfig) -> RunWork:
-    """The work of a run at the budget of `base`."""
+def work_of(run: str, base: PairConfig, uses: Set[Use]) -> RunWork:
+    """The work of a run.
+
+    Args:
+        run: Its name.
+        base: The budget of all runs.
+        uses: What the rows ask of its models.
+    """
     config = run_config(run, base)
     trained_on = config.steps * step_size(config, 0).completions
-    on_the_way = config.steps // config.eval_every if config.eval_every else 0
-    last = 0 if config.eval_every and config.steps % config.eval_every == 0 else 1
-    evaluations = 1 + on_the_way + last
-    problems = config.validation_problems * (evaluations + 1) + config.test_problems
-    held_out = problems * PER_PROBLEM
+    evaluated = {0, config.steps}  # steps after which it is
+    if config.eval_every:
+        evaluated |= set(range(0, config.steps, config.eval_every))
+    recorded = EVALUATED + sum(PER_PROBLEM.get(use, 0) for use in uses)
+    held_out = config.validation_problems * (len(evaluated) * EVALUATED + recorded)
+    held_out += config.test_problems * recorded
     tokens = (trained_on + held_out) * config.sampling.max_new_tokens
     return RunWork(run, trained_on, held_out, tokens)
 
@@ -49,5 +60,5 @@ def plan_table(works: Iterable[RunWork], seeds: int) -> str:
     ]
     sums = [seeds * sum(getattr(w, name) for w in works) for name in ("trained_on", "held_out")]
     tokens = seeds * sum(w.tokens for w in works)
-    lines.append(f"| all, times {seeds} seeds | {sums[0]:,} | {sums[1]:,} | {tokens:,} |")
+    lines.append(f"| all, seeds: {seeds} | {sums[0]:,} | {sums[1]:,} | {tokens:,} |")
     return "\n".join(lines) + "\n"

@@ -51,14 +51,14 @@ def make_record(
     uses: set[Use] = {method(key).use for key in scale.methods if method(key).run == run}
     if file.exists():
         record = json.loads(file.read_text())
-        _refuse_other_config(record["config"], config, file)
+        _refuse_other_config(record["config"], config, file, _warm(scale))
         _refuse_other_gaps(record, scale, file)
         if all(record["test"].get(use) for use in uses):
             return record
         # More rows ask for it than before: the trained models are measured anew, for all of them.
         uses |= {use for use in get_args(Use) if record["test"].get(use)}
     monitor = monitor or Monitor()
-    trainer = _trained(config, out / "runs" / f"{run}-seed{seed}", monitor)
+    trainer = _trained(config, out / "runs" / f"{run}-seed{seed}", monitor, _warm(scale))
     record = {
         "run": run,
         "seed": seed,
@@ -79,33 +79,38 @@ def make_record(
 
 def _config_of(run: str, seed: int, scale: Scale, out: Path) -> PairConfig:
     base = replace(scale.config, seed=seed)
-    if base.models == (WARM_UP, WARM_UP):
+    if _warm(scale):
         base = replace(base, models=warm_models(base.task, seed, out / "warm_up", scale.recipe))
     return run_config(run, base)
 
 
-def _trained(config: PairConfig, folder: Path, monitor: Monitor) -> PairTrainer:
+def _warm(scale: Scale) -> bool:
+    """Whether the models are made by the warm-up; their names hold all that makes them."""
+    return scale.config.models == (WARM_UP, WARM_UP)
+
+
+def _trained(config: PairConfig, folder: Path, monitor: Monitor, warm: bool) -> PairTrainer:
     """The trainer of a run that has gone to its end."""
     if (folder / CONFIG).exists():
         trainer = PairTrainer.resume(folder)
-        _refuse_other_config(trainer.config.to_dict(), config, folder)
+        _refuse_other_config(trainer.config.to_dict(), config, folder, warm)
     else:
         trainer = PairTrainer(config, folder)
     trainer.train(monitor, judged_on="validation")
     return trainer
 
 
-def _refuse_other_config(found: Mapping[str, Any], config: PairConfig, path: Path) -> None:
-    """Raise ValueError where a stored result comes from another config; the folders of models may
-    lie elsewhere.
+def _refuse_other_config(
+    found: Mapping[str, Any], config: PairConfig, path: Path, warm: bool
+) -> None:
+    """Raise ValueError where a stored result comes from another config.
 
-    An option that was added later had its default.
+    An option that was added later had its default. Warm models may lie in another folder.
     """
-    stored, wanted = (
-        replace(one, models=tuple(Path(name).name for name in one.models)).to_dict()
-        for one in (PairConfig.from_dict(found), config)
-    )
+    stored, wanted = (one.to_dict() for one in (PairConfig.from_dict(found), config))
     differing = [k for k in wanted if stored[k] != wanted[k]]
+    if warm and [Path(m).name for m in stored["models"]] == [Path(m).name for m in config.models]:
+        differing = [k for k in differing if k != "models"]
     if differing:
         raise ValueError(
             f"{path} was made with another {', '.join(differing)}; remove it, or choose another "

@@ -44,6 +44,11 @@ class Work:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if "," in self.device:
+            raise ValueError(
+                "one device is compared, as a trainer of TRL has one, got device "
+                f"{self.device!r}; name one"
+            )
         least = {"problems": 1, "samples": 2, "new_tokens": 1, "warmup": 0, "steps": 1}
         for name, bound in least.items():
             if getattr(self, name) < bound:
