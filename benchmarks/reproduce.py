@@ -35,7 +35,7 @@ from learners.monitor import Monitor
 from learners.presets import WARM_UP
 from learners.reproduction.curves import Curve, curves_table, validation_curve
 from learners.reproduction.gaps import gap_costs, gaps_table
-from learners.reproduction.methods import BASE, SCALES, Scale, method
+from learners.reproduction.methods import BASE, SCALES, Scale, Use, method
 from learners.reproduction.plan import plan_table, work_of
 from learners.reproduction.runs import make_record
 from learners.reproduction.table import Records, make_row, markdown, ordering_broken
@@ -82,7 +82,7 @@ def main(args: Args) -> str | None:
         raise ValueError(f"seeds must be at least 1, got {args.seeds}")
     runs = list(dict.fromkeys(m.run for m in methods))
     if args.plan:
-        uses = {run: {m.use for m in methods if m.run == run} for run in runs}
+        uses: dict[str, set[Use]] = {r: {m.use for m in methods if m.run == r} for r in runs}
         works = [work_of(run, scale.config, uses[run]) for run in runs]
         console.print(Markdown(plan_table(works, len(seeds))))
         return None
