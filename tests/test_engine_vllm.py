@@ -86,6 +86,15 @@ def test_greedy_tokens_and_logprobs_are_the_embedded_engines(full):
     assert_same(*full)
 
 
+def test_more_prompt_tokens_than_vllm_takes_at_once(full):
+    """On the CPU it cannot sample with a request's seed after a part of its prompt."""
+    policy, engine = full
+    prompts = [[5 + (i + j) % 50 for j in range(100)] for i in range(100)]
+    done = engine.generate(policy, prompts, Sampling(2), 0)
+    assert [len(c.ids) for c in done if not c.finished] == [2] * sum(not c.finished for c in done)
+    assert len(done) == 100
+
+
 @pytest.mark.parametrize("temperature", [0.7, 1.3])
 def test_logprobs_are_at_the_sampling_temperature(full, temperature):
     """Pitfall 10: what vLLM reports is what the trainer recomputes."""

@@ -81,6 +81,10 @@ class VLLMEngine:
             options |= {"enable_lora": True, "max_loras": 2, "max_lora_rank": room}
         if config.max_length:
             options["max_model_len"] = config.max_length
+        if importlib.import_module("vllm.platforms").current_platform.is_cpu():
+            # vLLM 0.32 winds a request's generator back after a part of its prompt; those of the
+            # CPU cannot be.
+            options["enable_chunked_prefill"] = False
         self._llm = self._vllm.LLM(
             model=self._folder_of(name, dtype),
             dtype=cast(Any, dtype),
