@@ -2,6 +2,7 @@
 
     python benchmarks/gpu.py                # one GPU: tests, then Qwen3-0.6B with random weights
     python benchmarks/gpu.py --skip-tests
+    CUDA_VISIBLE_DEVICES=0,1 python benchmarks/gpu.py       # the test of two GPUs, too
 
 Prints one table; with vLLM installed its tests run, too. Ends with the tests' exit status.
 """
@@ -45,7 +46,8 @@ def main(args: Args) -> int:
         raise ValueError("a CUDA device is needed, and torch sees none; on a CPU run: make test")
     tests = 0
     if not args.skip_tests:
-        tests = run("-m", "pytest", "-q", "-m", "gpu", "tests/test_gpu.py")
+        files = ("tests/test_gpu.py", "tests/test_devices.py")
+        tests = run("-m", "pytest", "-q", "-m", "gpu", *files)
         if find_spec("vllm") is not None:
             files = ("tests/test_engine_vllm.py", "tests/test_engine_vllm_server.py")
             tests = tests or run("-m", "pytest", "-q", *files)

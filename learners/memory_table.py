@@ -34,12 +34,13 @@ def plan_tables(plan: MemoryPlan, config: PairConfig, prompt: int) -> Sequence[R
     for name in parts[0]:
         values = [part[name] for part in parts]
         agents.add_row(name, *(_mib(value) for value in (*values, sum(values))))
-    sums = Table("MiB in each process", "hf", "vllm")
+    engines = ("hf",) if config.apart else ("hf", "vllm")
+    sums = Table("MiB in each process", *engines)
     for place, part in _places(plan, config).items():
-        vllm = {} if config.apart else {"held": part.held + part.vllm, "peak": part.peak("vllm")}
-        sums.add_row(f"held through the run{place}", *_mibs(part.held, vllm.get("held")))
-        sums.add_row(f"peak{place}", *_mibs(part.peak("hf"), vllm.get("peak")))
-    if not config.apart:
+        held = {"hf": part.held, "vllm": part.held + part.vllm}
+        sums.add_row(f"held through the run{place}", *(_mib(held[name]) for name in engines))
+        sums.add_row(f"peak{place}", *(_mib(part.peak(name)) for name in engines))
+    if "vllm" in engines:
         sums.add_row("more, to have all completions under way", "", _mib(plan.vllm_queue))
     size = plan.size
     work = (
@@ -59,10 +60,6 @@ def _places(plan: MemoryPlan, config: PairConfig) -> dict[str, MemoryPlan]:
         return {"": plan}
     pairs = zip(plan.agents, AGENTS, config.devices, strict=True)
     return {f", {who} on {where}": replace(plan, agents=(one,)) for one, who, where in pairs}
-
-
-def _mibs(*counts: int | None) -> list[str]:
-    return ["" if count is None else _mib(count) for count in counts]
 
 
 def _mib(count: int) -> str:

@@ -11,10 +11,10 @@ from learners.memory import step_size
 from learners.reproduction.methods import Use, run_config
 from learners.reproduction.runs import VOTERS
 
+EVALUATED = len(AGENTS) * 2
+"""Completions of an evaluated problem: both models draft, and each reads the other's draft."""
 PER_PROBLEM: Mapping[Use, int] = {"self": len(AGENTS) * 2, "majority": len(AGENTS) * VOTERS}
 """Completions that a use takes of a held-out problem, beside those of an evaluation."""
-EVALUATED = 4
-"""Completions of an evaluated problem: both models draft, and each reads the other's draft."""
 
 
 @dataclass(frozen=True)
